@@ -1,0 +1,64 @@
+# A thin front for CMake: every target is a few commands you could type yourself.
+
+PREFIX ?= /usr/local
+SECONDS ?= 600
+JOBS ?= $(shell nproc)
+# Used for a new build directory; one that exists keeps what it was made with.
+export CMAKE_GENERATOR ?= $(if $(shell command -v ninja),Ninja,Unix Makefiles)
+
+MAKEFLAGS += --no-print-directory
+
+build = cmake --preset $(1) && cmake --build --preset $(1) -j $(JOBS)
+
+.NOTPARALLEL: # CMake runs the jobs
+.PHONY: all demo test bench peers test-peers lint format install fuzz asan tsan deps clean help
+
+all: ## build everything into build/; the tool is build/bin/muonctl
+	$(call build,release)
+
+demo: deps all ## install what is missing, build, and show the optimizer at work
+	build/bin/muon-demo
+
+test: deps all ## install what is missing, build, and run all tests
+	scripts/run-tests release
+
+bench: all ## measure this machine: JSON lines
+	build/bin/muonctl bench
+
+peers: all ## beside PyTorch on the same tensors: agreement and times
+	scripts/test-peers
+
+test-peers: all ## only the agreement with PyTorch, as a test
+	scripts/test-peers --check
+
+lint: ## check format, static analysis, layers and scripts
+	scripts/install-deps lint
+	scripts/lint
+
+format: ## reformat all C files
+	scripts/lint --format
+
+install: all ## install to PREFIX (default /usr/local), below DESTDIR if given
+	cmake --install build --prefix "$(PREFIX)"
+
+fuzz: ## fuzz each hostile-input parser for SECONDS (default 600)
+	scripts/install-deps fuzz
+	$(call build,fuzz)
+	scripts/fuzz $(SECONDS)
+
+asan: deps ## tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(call build,asan)
+	scripts/run-tests asan
+
+tsan: deps ## tests where threads meet, under ThreadSanitizer
+	$(call build,tsan)
+	scripts/run-tests tsan
+
+deps: ## install the Debian packages that are missing
+	scripts/install-deps
+
+clean: ## remove build/
+	rm -rf build
+
+help: ## this list
+	@sed -n 's/^\([a-z][a-z -]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18

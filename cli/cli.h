@@ -1,0 +1,42 @@
+/* cli.h - what every command of muonctl shares: exit codes, messages, memory.
+ *
+ * Whoever first knows what is wrong prints the message and returns the exit code; everybody above
+ * passes it on with DO. Results go to stdout, everything else to stderr. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include "muon/muon.h"
+
+#include <stddef.h>
+
+enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_MISUSE = 2 };
+
+/* The name in front of every message; set once, by main. */
+void cli_set_command(const char *name);
+
+/* "muonctl: step: ..." on stderr; CLI_FAILED. */
+int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same with what the library said, alone or after "subject: ". */
+int cli_fail_library(void);
+int cli_fail_library_at(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* "muonctl: step: ..." and where to look on stderr; CLI_MISUSE. */
+int cli_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* "muonctl: step: note: ..." on stderr: nothing is wrong, but a reader would want to know. */
+void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#define DO(call)                                                                                   \
+    do {                                                                                           \
+        int do_code_ = (call);                                                                     \
+        if (do_code_ != CLI_DONE) return do_code_;                                                 \
+    } while (0)
+
+/* A tool that cannot allocate has nothing left to do: these end the program. */
+void *cli_alloc(size_t count, size_t size); /* zeros; free with free */
+char *cli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+double cli_now(void); /* seconds, of a clock that only goes forward */
+
+/* muon_write_fn to stdout. */
+void cli_write_stdout(void *user, const char *text, size_t length);
+
+#endif

@@ -1,0 +1,51 @@
+/* muonctl explain - what a config makes of the tensors of a file, without doing it. */
+#include "commands.h"
+#include "config.h"
+#include "tensors.h"
+
+#include <stdio.h>
+
+static const char *config_path, *params_path;
+
+static const option options[] = {
+    {OPTION_FILE("config", config_path, CONFIG_HELP), .required = 1},
+    {OPTION_FILE("params", params_path, "weights; only names and shapes are read"), .required = 1},
+};
+
+static int explain(const config *cfg)
+{
+    muon_plan *plan = NULL;
+    if (muon_plan_create(&plan, &cfg->muon, cfg->params, cfg->nparams) != MUON_OK)
+        return cli_fail_library();
+    muon_plan_print(plan, cli_write_stdout, NULL);
+    muon_plan_destroy(plan);
+    return CLI_DONE;
+}
+
+static int run(int noperands, char **operands)
+{
+    (void)noperands;
+    (void)operands;
+    muon_st *params = NULL;
+    config cfg;
+    DO(tensors_open(&params, params_path));
+    int code = config_load(&cfg, config_path, params);
+    if (code == CLI_DONE) {
+        code = explain(&cfg);
+        config_destroy(&cfg);
+    }
+    muon_st_close(params);
+    return code;
+}
+
+const command cmd_explain = {
+    .name = "explain",
+    .summary = "show what a config makes of every tensor of a file",
+    .about =
+        "Prints every parameter with its rule, its logical matrices, the factor on its learning "
+        "rate and its owner, then the totals. Nothing is computed and nothing is written.",
+    .options = options,
+    .noptions = sizeof options / sizeof options[0],
+    .example = "  muonctl explain --config run.json --params weights.safetensors",
+    .run = run,
+};

@@ -1,0 +1,142 @@
+/* muonctl step - one optimizer step on tensors in files. */
+#include "commands.h"
+#include "compute.h"
+#include "report.h"
+#include "step_data.h"
+
+#include <stdio.h>
+
+static const char *config_path, *params_path, *grads_path, *state_path, *logits_path, *out_dir;
+static int as_json, verbose;
+static compute how;
+
+static const option options[] = {
+    {OPTION_FILE("config", config_path, CONFIG_HELP), .required = 1},
+    {OPTION_FILE("params", params_path, "weights, F32 or BF16"), .required = 1},
+    {OPTION_FILE("grads", grads_path, "gradients by the same names, F32 or BF16"), .required = 1},
+    {OPTION_FILE("state", state_path, "state.safetensors of the step before"),
+     .standard = "zeros, the first step"},
+    {OPTION_FILE(
+        "max-logits", logits_path,
+        "for QK-clip: the largest attention logit of every head, an F32 tensor [heads] for "
+        "each layer, by the layer's name")},
+    {.name = "out",
+     .argument = "DIR",
+     .type = OPTION_TEXT,
+     .target = &out_dir,
+     .required = 1,
+     .help = "directory for the results; created if needed"},
+    {.name = "verbose",
+     .type = OPTION_FLAG,
+     .target = &verbose,
+     .help = "what the library logs, on standard error"},
+    {.name = "json",
+     .type = OPTION_FLAG,
+     .target = &as_json,
+     .help = "print the result as one line of JSON"},
+    COMPUTE_OPTIONS(how),
+};
+
+static void log_message(void *user, muon_log_level level, const char *message)
+{
+    (void)user;
+    (void)level;
+    cli_note("%s", message);
+}
+
+static int create(muon_opt **out, step_data *data)
+{
+    data->cfg.muon.threads = how.threads;
+    data->cfg.muon.backend = how.backend;
+    if (verbose) data->cfg.muon.log = log_message;
+    if (muon_create(out, &data->cfg.muon, data->cfg.params, data->cfg.nparams) != MUON_OK)
+        return cli_fail_library();
+    return CLI_DONE;
+}
+
+static int read_logits(step_data *data)
+{
+    int layers = data->cfg.muon.nattention > 0;
+    if (logits_path && !layers)
+        return cli_fail("--max-logits is given, but the config has no \"qk_clip\"");
+    return logits_path ? step_data_read_logits(data, logits_path) : CLI_DONE;
+}
+
+static int step(muon_opt *opt, const step_data *data, muon_result *result)
+{
+    muon_step_args args;
+    muon_step_args_init(&args, sizeof args);
+    args.buffers = data->buffers;
+    args.max_logits = (const float *const *)data->logits;
+    args.grad_scale = data->cfg.grad_scale;
+    muon_result_init(result, sizeof *result);
+    return muon_step(opt, &args, result) == MUON_OK ? CLI_DONE : cli_fail_library();
+}
+
+static int write_results(muon_opt *opt, const step_data *data, outputs *out)
+{
+    DO(step_data_write(data, out));
+    DO(step_state_write(opt, &data->cfg, out));
+    return outputs_commit(out);
+}
+
+static void print_results(const muon_result *result, const step_data *data, const outputs *out)
+{
+    if (as_json) {
+        report_json(result, how.threads);
+        return;
+    }
+    report_text(result, data->logits ? &data->cfg.muon : NULL);
+    printf("\n");
+    for (size_t i = 0; i < out->count; i++)
+        printf("wrote %s\n", out->final[i]);
+}
+
+static int work(step_data *data, muon_opt **opt, outputs *out)
+{
+    muon_result result;
+    DO(step_data_open(data, config_path, params_path, grads_path));
+    DO(read_logits(data));
+    DO(create(opt, data));
+    if (state_path) DO(step_state_read(*opt, state_path));
+    DO(outputs_open(out, out_dir));
+    DO(step(*opt, data, &result));
+    DO(write_results(*opt, data, out));
+    print_results(&result, data, out);
+    if (data->cfg.muon.nattention && !data->logits)
+        cli_note("without --max-logits there is no QK-clip");
+    return CLI_DONE;
+}
+
+static int run(int noperands, char **operands)
+{
+    (void)noperands;
+    (void)operands;
+    DO(compute_resolve(&how));
+    step_data data = {.params = NULL};
+    outputs out = {.dir = NULL};
+    muon_opt *opt = NULL;
+    int code = work(&data, &opt, &out);
+    outputs_close(&out);
+    muon_destroy(opt);
+    step_data_close(&data);
+    return code;
+}
+
+const command cmd_step = {
+    .name = "step",
+    .summary = "one optimizer step on weights and gradients in files",
+    .about =
+        "Reads weights, gradients and the state of the step before, does one step as the config "
+        "says, and writes DIR/params.safetensors, DIR/state.safetensors and, if the config asks "
+        "for bf16 copies, DIR/copy.safetensors: all of them, or none if anything fails. A NaN or "
+        "infinity in a gradient skips the step: weights and state are written as they were, and "
+        "the exit code is 0, because that is how training goes on.",
+    .options = options,
+    .noptions = sizeof options / sizeof options[0],
+    .example = "  muonctl step --config run.json --params w.safetensors --grads g.safetensors \\\n"
+               "      --out step1\n"
+               "  muonctl step --config run.json --params step1/params.safetensors \\\n"
+               "      --grads g2.safetensors --state step1/state.safetensors --out step2",
+    .run = run,
+};

@@ -1,0 +1,35 @@
+/* compute.h - the options of every command that computes: how many threads, which backend. */
+#ifndef CLI_COMPUTE_H
+#define CLI_COMPUTE_H
+
+#include "options.h"
+
+typedef struct compute {
+    int threads;
+    const char *backend; /* NULL: the fastest */
+} compute;
+
+enum { COMPUTE_MOST_THREADS = 1024 };
+
+#define COMPUTE_OPTIONS(settings)                                                                  \
+    {.name = "threads",                                                                            \
+     .argument = "N",                                                                              \
+     .help = "threads to compute with; results do not depend on it",                               \
+     .standard = "as many as this process may use",                                                \
+     .type = OPTION_INTEGER,                                                                       \
+     .target = &(settings).threads,                                                                \
+     .least = 1,                                                                                   \
+     .most = COMPUTE_MOST_THREADS},                                                                \
+    {                                                                                              \
+        .name = "backend", .argument = "NAME",                                                     \
+        .help = "linear algebra: blis, or reference (plain loops, slow)",                          \
+        .standard = "the fastest there is", .type = OPTION_TEXT, .target = &(settings).backend     \
+    }
+
+/* Newton-Schulz settings from a command line, where nobody can write a list of coefficients. */
+int compute_check_settings(const muon_group *settings);
+
+/* After parsing: a backend that does not exist is misuse, and threads becomes a number. */
+int compute_resolve(compute *settings);
+
+#endif

@@ -1,0 +1,209 @@
+#include "step_data.h"
+
+#include "names.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int is_frozen(const config *cfg, size_t i)
+{
+    return cfg->groups[cfg->params[i].group].rule == MUON_RULE_FROZEN;
+}
+
+/* ---- gradients ------------------------------------------------------------------------------ */
+
+static int read_grad(step_data *data, muon_st *file, size_t at, size_t i)
+{
+    muon_st_tensor grad;
+    muon_param *param = &data->cfg.params[i];
+    tensors_shape got, want;
+    DO(tensors_get(file, at, &grad));
+    int scalar = grad.ndim == 0 && param->ndim == 1 && param->shape[0] == 1;
+    if (!scalar && !tensors_same_shape(&grad, param->ndim, param->shape))
+        return cli_fail("gradient '%s': shape is %s, the parameter's is %s", grad.name,
+                        tensors_shape_text(&got, grad.ndim, grad.shape),
+                        tensors_shape_text(&want, param->ndim, param->shape));
+    if (strcmp(grad.dtype, "F32") == 0)
+        param->grad_dtype = MUON_F32;
+    else if (strcmp(grad.dtype, "BF16") == 0)
+        param->grad_dtype = MUON_BF16;
+    else
+        return cli_fail("gradient '%s': dtype is %s, must be F32 or BF16; convert the file first",
+                        grad.name, grad.dtype);
+    return tensors_read(&data->grads[i], file, at);
+}
+
+/* Each gradient belongs to a trainable parameter, and each such parameter has one. */
+static int read_grads(step_data *data, muon_st *file)
+{
+    names_list strange = {0}, frozen = {0}, absent = {0};
+    const config *cfg = &data->cfg;
+    for (size_t at = 0; at < muon_st_count(file); at++) {
+        muon_st_tensor grad;
+        DO(tensors_get(file, at, &grad));
+        int64_t i = muon_st_find(data->params, grad.name); /* the parameter's index too */
+        if (i < 0)
+            names_add(&strange, grad.name);
+        else if (is_frozen(cfg, (size_t)i))
+            names_add(&frozen, grad.name);
+        else
+            DO(read_grad(data, file, at, (size_t)i));
+    }
+    for (size_t i = 0; i < cfg->nparams; i++)
+        if (!data->grads[i] && !is_frozen(cfg, i)) names_add(&absent, cfg->params[i].name);
+    if (strange.count) return cli_fail("gradients without a parameter: %s", names_text(&strange));
+    if (frozen.count) return cli_fail("gradients of frozen parameters: %s", names_text(&frozen));
+    if (absent.count && cfg->muon.missing_grad == MUON_MISSING_GRAD_ERROR)
+        return cli_fail(
+            "parameters without a gradient: %s; \"missing_grad\": \"skip\" in the config "
+            "allows it",
+            names_text(&absent));
+    return CLI_DONE;
+}
+
+/* ---- all inputs ------------------------------------------------------------------------------- */
+
+/* To nearest, ties to even: what a copy holds until a step writes it, and after a skipped one. */
+static void round_to_bf16(uint16_t *out, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        uint32_t quiet = isnan(x[i]) ? bits | 0x400000 : bits + 0x7FFF + ((bits >> 16) & 1);
+        out[i] = (uint16_t)(quiet >> 16);
+    }
+}
+
+static int read_weights(step_data *data)
+{
+    for (size_t i = 0; i < data->cfg.nparams; i++) {
+        const muon_param *param = &data->cfg.params[i];
+        muon_st_tensor tensor;
+        DO(tensors_read(&data->weights[i], data->params, i));
+        DO(tensors_get(data->params, i, &tensor));
+        if (param->copy_dtype == MUON_BF16 && param->dtype == MUON_F32) {
+            int64_t n = tensors_elements(&tensor);
+            data->copies[i] = tensors_alloc((size_t)n * sizeof(uint16_t));
+            round_to_bf16(data->copies[i], data->weights[i], n);
+        }
+        data->buffers[i] = (muon_buffers){is_frozen(&data->cfg, i) ? NULL : data->weights[i],
+                                          data->grads[i], data->copies[i]};
+    }
+    return CLI_DONE;
+}
+
+int step_data_open(step_data *data, const char *config_path, const char *params_path,
+                   const char *grads_path)
+{
+    *data = (step_data){.params = NULL};
+    DO(tensors_open(&data->params, params_path));
+    DO(config_load(&data->cfg, config_path, data->params));
+    size_t n = data->cfg.nparams;
+    data->weights = cli_alloc(n, sizeof *data->weights);
+    data->grads = cli_alloc(n, sizeof *data->grads);
+    data->copies = cli_alloc(n, sizeof *data->copies);
+    data->buffers = cli_alloc(n, sizeof *data->buffers);
+
+    muon_st *grads = NULL;
+    DO(tensors_open(&grads, grads_path));
+    int code = read_grads(data, grads);
+    muon_st_close(grads);
+    DO(code);
+    return read_weights(data);
+}
+
+static int read_layer_logits(step_data *data, muon_st *file, size_t layer)
+{
+    const muon_attention *attention = &data->cfg.attention[layer];
+    int64_t at = muon_st_find(file, attention->name), heads = attention->heads;
+    muon_st_tensor tensor;
+    if (at < 0) return cli_fail("max-logits: there is no tensor '%s'", attention->name);
+    DO(tensors_get(file, (size_t)at, &tensor));
+    if (!tensors_same_shape(&tensor, 1, &heads) || strcmp(tensor.dtype, "F32") != 0) {
+        tensors_shape got;
+        return cli_fail("max-logits: '%s' is %s %s, must be F32 %d", tensor.name, tensor.dtype,
+                        tensors_shape_text(&got, tensor.ndim, tensor.shape), attention->heads);
+    }
+    void *values = NULL;
+    DO(tensors_read(&values, file, (size_t)at));
+    data->logits[layer] = values;
+    return CLI_DONE;
+}
+
+static int read_all_logits(step_data *data, muon_st *file)
+{
+    names_list strange = {0};
+    size_t layers = data->cfg.muon.nattention;
+    for (size_t at = 0; at < muon_st_count(file); at++) {
+        muon_st_tensor tensor;
+        size_t k = 0;
+        DO(tensors_get(file, at, &tensor));
+        while (k < layers && strcmp(data->cfg.attention[k].name, tensor.name) != 0)
+            k++;
+        if (k == layers) names_add(&strange, tensor.name);
+    }
+    if (strange.count)
+        return cli_fail("max-logits: tensors without an attention layer in the config: %s",
+                        names_text(&strange));
+    for (size_t k = 0; k < layers; k++)
+        DO(read_layer_logits(data, file, k));
+    return CLI_DONE;
+}
+
+int step_data_read_logits(step_data *data, const char *path)
+{
+    muon_st *file = NULL;
+    DO(tensors_open(&file, path));
+    data->logits = cli_alloc(data->cfg.muon.nattention, sizeof *data->logits);
+    int code = read_all_logits(data, file);
+    muon_st_close(file);
+    return code;
+}
+
+void step_data_close(step_data *data)
+{
+    for (size_t i = 0; data->buffers && i < data->cfg.nparams; i++) {
+        free(data->weights[i]);
+        free(data->grads[i]);
+        free(data->copies[i]);
+    }
+    for (size_t k = 0; data->logits && k < data->cfg.muon.nattention; k++)
+        free(data->logits[k]);
+    free(data->weights);
+    free(data->grads);
+    free(data->copies);
+    free(data->logits);
+    free(data->buffers);
+    config_destroy(&data->cfg);
+    muon_st_close(data->params);
+    *data = (step_data){.params = NULL};
+}
+
+/* ---- outputs ---------------------------------------------------------------------------------- */
+
+int step_data_write(const step_data *data, outputs *out)
+{
+    size_t n = data->cfg.nparams, ncopies = 0;
+    muon_st_tensor *weights = cli_alloc(n, sizeof *weights), *copies = cli_alloc(n, sizeof *copies);
+    int code = CLI_DONE;
+    for (size_t i = 0; i < n && code == CLI_DONE; i++) {
+        code = tensors_get(data->params, i, &weights[i]);
+        weights[i].data = data->weights[i];
+        if (!data->copies[i]) continue;
+        copies[ncopies] = weights[i];
+        copies[ncopies].dtype = "BF16";
+        copies[ncopies].bytes = (size_t)tensors_elements(&weights[i]) * sizeof(uint16_t);
+        copies[ncopies++].data = data->copies[i];
+    }
+    /* The one entry that programs look for; "pt" says how they should read the tensors. */
+    muon_st_entry format = {"format", muon_st_metadata(data->params, "format")};
+    size_t nmetadata = format.value ? 1 : 0;
+    if (code == CLI_DONE)
+        code = outputs_add(out, "params.safetensors", weights, n, &format, nmetadata);
+    if (code == CLI_DONE && ncopies)
+        code = outputs_add(out, "copy.safetensors", copies, ncopies, &format, nmetadata);
+    free(weights);
+    free(copies);
+    return code;
+}

@@ -1,0 +1,35 @@
+# What libmuon stands on. muon_dependencies is for building it; MUON_PRIVATE_LIBS says the same in
+# words that mean something on the machine of whoever links the installed libmuon.a.
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+
+if(NOT MUON_BLIS MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "MUON_BLIS is '${MUON_BLIS}', must be AUTO, ON or OFF")
+endif()
+set(MUON_HAVE_BLIS OFF)
+if(NOT MUON_BLIS STREQUAL "OFF")
+    if(MUON_BLIS STREQUAL "ON")
+        find_package(BLIS REQUIRED)
+    else()
+        find_package(BLIS QUIET)
+    endif()
+    set(MUON_HAVE_BLIS ${BLIS_FOUND})
+endif()
+
+add_library(muon_dependencies INTERFACE)
+target_link_libraries(muon_dependencies INTERFACE PkgConfig::JANSSON Threads::Threads m)
+set(MUON_PRIVATE_LIBS m)
+if(MUON_HAVE_BLIS)
+    target_link_libraries(muon_dependencies INTERFACE BLIS::BLIS)
+    target_compile_definitions(muon_dependencies INTERFACE MUON_HAVE_BLIS=1)
+    # A library the linker finds by itself is named, so that the package can move to another machine.
+    cmake_path(GET BLIS_LIBRARY PARENT_PATH blis_dir)
+    if(blis_dir IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+        list(PREPEND MUON_PRIVATE_LIBS blis)
+    else()
+        list(PREPEND MUON_PRIVATE_LIBS ${BLIS_LIBRARY})
+    endif()
+endif()

@@ -1,0 +1,11 @@
+# What was found, in a few lines at the end of a configure run.
+set(blis "none: only the reference backend, slow")
+if(MUON_HAVE_BLIS)
+    set(blis ${BLIS_LIBRARY})
+endif()
+message(STATUS "libmuon ${PROJECT_VERSION}")
+message(STATUS "  compiler  ${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}, ${CMAKE_BUILD_TYPE}")
+message(STATUS "  BLIS      ${blis} (MUON_BLIS=${MUON_BLIS})")
+message(STATUS "  jansson   ${JANSSON_VERSION}")
+message(STATUS "  tests     ${MUON_TESTS}, warnings are errors: ${MUON_WERROR}")
+message(STATUS "  install   ${CMAKE_INSTALL_PREFIX}")

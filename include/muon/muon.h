@@ -1,0 +1,517 @@
+/* muon.h - libmuon, the Muon optimizer as a C library.
+ *
+ * Muon keeps a momentum buffer for every weight matrix, replaces each update by the nearest
+ * orthogonal matrix (a Newton-Schulz iteration), and leaves embeddings, norms and biases to
+ * AdamW. This header is the manual: sections go from what every user needs to what few do.
+ *
+ *   1. Status and errors           5. Config
+ *   2. Parameters                  6. The optimizer: create, step, destroy
+ *   3. Groups: the update rule     7. State
+ *   4. Attention layers, QK-clip   8. The plan    9. Orthogonalization alone
+ *
+ * A first program (examples/first_step.c is the whole of it):
+ *
+ *     muon_group group;
+ *     muon_group_init(&group, sizeof group);                // every default lives there
+ *     group.lr = 0.02;
+ *     muon_param param;
+ *     muon_param_init(&param, sizeof param);
+ *     param.name = "w"; param.ndim = 2; param.shape[0] = 512; param.shape[1] = 2048; param.group = 0;
+ *     muon_config config;
+ *     muon_config_init(&config, sizeof config);
+ *     config.groups = &group; config.ngroups = 1;
+ *     muon_opt *opt = NULL;
+ *     if (muon_create(&opt, &config, &param, 1) != MUON_OK) puts(muon_last_error());
+ *     muon_buffers buffers = {weight, gradient, NULL};
+ *     muon_step_args args;
+ *     muon_step_args_init(&args, sizeof args);
+ *     args.buffers = &buffers;
+ *     muon_step(opt, &args, NULL);
+ *     muon_destroy(opt);
+ *
+ * Rules that hold for every function, so they are stated once:
+ *
+ *   Errors     A function that can fail returns a muon_status; the message with names and numbers
+ *              is muon_last_error(). The library never prints, exits or quietly does less than asked.
+ *   Outputs    come first and are written only on success.
+ *   Ownership  A pointer you receive through an out argument is yours to destroy; a pointer that is
+ *              returned is borrowed. What you pass to a create function is copied (names, shapes,
+ *              lists); only callbacks' user pointers must outlive the object.
+ *   Structs    you fill start with struct_size: call their init function, then change fields; in an
+ *              array all elements carry the same struct_size. Structs you only read are passed with
+ *              their sizeof. Both let an older program run with a newer library.
+ *   Layout     Tensors are contiguous, row-major. Sizes are int64_t.
+ *   Threads    One thread at a time per object; different objects at the same time are fine. After a
+ *              fork, the child leaves its parent's objects alone and may create its own.
+ *   Memory     Everything is allocated at creation. muon_step allocates nothing.
+ *   Bits       The result depends on the inputs only, not on threads or alignment.
+ */
+#ifndef MUON_MUON_H
+#define MUON_MUON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define MUON_API __attribute__((visibility("default")))
+#else
+#define MUON_API
+#endif
+
+#define MUON_VERSION_MAJOR 0
+#define MUON_VERSION_MINOR 1
+#define MUON_VERSION_PATCH 0
+
+#define MUON_MAX_DIMS     8    /* dims of a tensor */
+#define MUON_MAX_NS_STEPS 64   /* Newton-Schulz steps */
+#define MUON_AUTO         (-1) /* muon_param.group: let muon_classify choose */
+
+/* "0.1.0" of the library that is running, which may be newer than this header. */
+MUON_API const char *muon_version(void);
+
+/* ---- 1. Status and errors ---------------------------------------------------------------- */
+
+#define MUON_STATUS_MAP(X)                                                                         \
+    X(OK, 0, "success")                                                                            \
+    X(E_ARG, -1, "invalid argument")                                                               \
+    X(E_VERSION, -2, "struct from another version of the library")                                 \
+    X(E_SHAPE, -3, "shape or logical matrices do not fit")                                         \
+    X(E_DTYPE, -4, "data type not supported here")                                                 \
+    X(E_NAME, -5, "unknown or duplicate name")                                                     \
+    X(E_VALUE, -6, "value out of range")                                                           \
+    X(E_GRAD, -7, "gradient missing or unexpected")                                                \
+    X(E_ALIAS, -8, "buffers overlap")                                                              \
+    X(E_EMPTY, -9, "nothing to orthogonalize")                                                     \
+    X(E_NONFINITE, -10, "NaN or infinity")                                                         \
+    X(E_NOMEM, -11, "out of memory")                                                               \
+    X(E_BUDGET, -12, "workspace budget cannot be met")                                             \
+    X(E_CALLBACK, -13, "a caller's function failed")                                               \
+    X(E_BROKEN, -14, "the object failed in mid-step and can only be destroyed")                    \
+    X(E_IO, -15, "reading or writing a file failed")                                               \
+    X(E_FORMAT, -16, "malformed file")
+
+typedef enum muon_status {
+#define MUON_STATUS_ENUM(name, value, text) MUON_##name = (value),
+    MUON_STATUS_MAP(MUON_STATUS_ENUM)
+#undef MUON_STATUS_ENUM
+} muon_status;
+
+MUON_API const char *muon_status_name(muon_status status); /* "MUON_E_ARG" */
+MUON_API const char *muon_status_text(muon_status status); /* "invalid argument" */
+
+/* What went wrong in the last call of this thread that failed, in one line with names and numbers:
+ * "param 'h.3.wq': the weight is NULL". Never NULL. */
+MUON_API const char *muon_last_error(void);
+
+typedef enum muon_log_level { MUON_LOG_DEBUG, MUON_LOG_INFO, MUON_LOG_WARN } muon_log_level;
+typedef void (*muon_log_fn)(void *user, muon_log_level level, const char *message);
+typedef void (*muon_write_fn)(void *user, const char *text, size_t length);
+
+/* ---- 2. Parameters ----------------------------------------------------------------------- */
+
+typedef enum muon_dtype { MUON_NONE = 0, MUON_F32 = 1, MUON_BF16 = 2, MUON_I64 = 3 } muon_dtype;
+
+/* One tensor of the model.
+ *
+ * `matrices` says which matrices Muon finds in the tensor, each orthogonalized on its own with its
+ * own norm, transposition and lr factor. It is declared on the whole tensor; nothing is inferred
+ * from names. Items are separated by ';':
+ *
+ *     batch B             the leading B dims are a batch: every entry is a matrix of its own
+ *     flatten R           after the batch, R dims become rows, all others columns (R is 1 for a
+ *                         convolution); needed when more than 2 dims follow the batch
+ *     rows PARTS          cut the rows into blocks
+ *     cols PARTS          cut the columns into blocks
+ *     transposed          the tensor is stored (in, out): rows and columns change places in the
+ *                         lr factor
+ *
+ *     PARTS               / N                      N equal blocks
+ *                         PART, PART, ...          adding up to exactly the rows (columns)
+ *     PART                SIZE                     a block
+ *                         N * SIZE                 N blocks of SIZE each
+ *                         N * (SIZE, SIZE, ...)    N times the sequence; each a block of its own
+ *                         N * [SIZE, SIZE, ...]    N times the sequence; first parts together are
+ *                                                  one matrix, second parts another, ...
+ *                         skip SIZE or skip *      in no matrix: weight decay only ('*': the rest)
+ *
+ *     (E*M, N) fused experts           "rows / 64"
+ *     (E, M, N)                        "batch 1"          (L, E, M, N)           "batch 2"
+ *     gate and up, (2*E*M, N)          "rows / 128"
+ *     Q, K, V with GQA                 "rows 4096, 1024, 1024"
+ *     Q, K, V interleaved by kv group  "rows 8*[512, 128, 128]"
+ *     MLA q_b per head                 "rows 128*(128, 64)"
+ *     output projection per head       "cols / 32"
+ *     convolution (out, in, kh, kw)    "flatten 1"
+ */
+typedef struct muon_param {
+    size_t struct_size;
+    const char *name; /* unique; required */
+    int ndim;         /* 1..MUON_MAX_DIMS (Muon: at least 2) */
+    int64_t shape[MUON_MAX_DIMS];
+    const char *matrices; /* NULL: a 2-D tensor is one matrix; more dims must be described */
+    int group;            /* index into config.groups, or MUON_AUTO for muon_classify */
+    int expert;           /* counted as expert in the report; changes nothing else */
+    /* MUON_F32 (default) or MUON_BF16. A bf16 weight is rounded stochastically, with bits drawn from
+     * (seed, step, parameter, element). */
+    muon_dtype dtype, grad_dtype;
+    /* MUON_NONE (default), or MUON_BF16: the f32 weight is a master, and each step writes its bf16
+     * rounding to muon_buffers.copy. */
+    muon_dtype copy_dtype;
+} muon_param;
+
+MUON_API void muon_param_init(muon_param *param, size_t struct_size);
+
+/* Assigns a group to every parameter whose group is MUON_AUTO: frozen if its name matches a frozen
+ * pattern; otherwise Muon if it has at least 2 dims, more than one element per row and column and
+ * matches no adamw pattern; otherwise AdamW. Patterns are globs over the whole name ('*' any run,
+ * '?' one character). A NULL adamw list is the default one: *embed*, *lm_head*, *wte*, *wpe*. A
+ * parameter that matches an expert pattern gets expert = 1 and, if it is Muon's, the expert group.
+ * Groups are indices into config.groups; a negative one is an error as soon as it is needed, and so
+ * is a caller's pattern that matches no parameter at all. */
+typedef struct muon_classifier {
+    size_t struct_size;
+    const char *const *adamw_patterns, *const *expert_patterns, *const *frozen_patterns;
+    size_t nadamw_patterns, nexpert_patterns, nfrozen_patterns;
+    int muon_group, expert_group, adamw_group, frozen_group;
+} muon_classifier;
+
+MUON_API void muon_classifier_init(muon_classifier *classifier, size_t struct_size);
+MUON_API muon_status muon_classify(muon_param *params, size_t nparams,
+                                   const muon_classifier *classifier);
+
+/* ---- 3. Groups: the update rule ------------------------------------------------------------ */
+
+typedef enum muon_rule { MUON_RULE_MUON, MUON_RULE_ADAMW, MUON_RULE_FROZEN } muon_rule;
+
+typedef enum muon_momentum_form {
+    MUON_HEAVY_BALL, /* M = mu M + G;              Nesterov: U = G + mu M        */
+    MUON_EMA         /* M = M + (1 - mu)(G - M);   Nesterov: U = G + mu (M - G)  */
+} muon_momentum_form;
+
+/* Coefficients (a, b, c) of the quintic steps X <- (a I + b XX' + c (XX')^2) X, and what ns_steps
+ * does to the list: fewer steps always cut it; more steps extend it as said. */
+typedef enum muon_coefficients {
+    MUON_COEFFICIENTS_YOU,      /* five tuples, the default; more: cycles */
+    MUON_COEFFICIENTS_ORIGINAL, /* (3.4445, -4.7750, 2.0315), 5 times; more: repeats */
+    /* Generated for exactly ns_steps (5) from polar_lower, polar_safety, polar_cushion; divides X by
+     * (1 + polar_safety) times its norm. */
+    MUON_COEFFICIENTS_POLAR_EXPRESS,
+    MUON_COEFFICIENTS_CANS, /* five tuples; more: repeats the last */
+    /* Eight times original, twice (2, -1.5, 0.5); more: repeats the last. */
+    MUON_COEFFICIENTS_DEEPSEEK_V4,
+    MUON_COEFFICIENTS_CUSTOM /* the caller's list; more: repeats the last */
+} muon_coefficients;
+
+typedef enum muon_algorithm {
+    MUON_ALGORITHM_AUTO,      /* the cheapest for (rows, columns, steps) */
+    MUON_ALGORITHM_STANDARD,  /* full products */
+    MUON_ALGORITHM_SYMMETRIC, /* triangular products where results are symmetric */
+    MUON_ALGORITHM_GRAM       /* iterate on the Gram matrix of the short side, apply once */
+} muon_algorithm;
+
+typedef enum muon_eps_mode {
+    MUON_EPS_RELATIVE, /* X / (|X| (1 + eps)): scaling X changes nothing; the default */
+    MUON_EPS_ADD,      /* X / (|X| + eps) */
+    MUON_EPS_CLAMP     /* X / max(|X|, eps) */
+} muon_eps_mode;
+
+/* The factor on lr for a logical matrix of rows x cols. */
+typedef enum muon_lr_mode {
+    MUON_LR_RMS_NORM,      /* 0.2 sqrt(max(rows, cols)), the default */
+    MUON_LR_SPECTRAL_NORM, /* sqrt(rows / cols) */
+    MUON_LR_ORIGINAL,      /* sqrt(max(1, rows / cols)) */
+    MUON_LR_SPECTRAL,      /* sqrt(max(rows, cols)) */
+    MUON_LR_NONE           /* 1 */
+} muon_lr_mode;
+
+typedef enum muon_adam_eps {
+    MUON_ADAM_EPS_CORRECTED, /* sqrt(v / (1 - beta2^t)) + eps, torch's AdamW; the default */
+    MUON_ADAM_EPS_RAW        /* (sqrt(v) + eps) / sqrt(1 - beta2^t) */
+} muon_adam_eps;
+
+/* Parameters that share a rule and its settings. Muon, for each logical matrix:
+ *     G = grad * clip / grad_scale;  M, U by momentum_form;  O = orthogonalize(U)
+ *     W = W (1 - lr weight_decay) - lr * factor * lr_scale * O
+ * AdamW is torch's AdamW in f32, with a step counter per parameter. */
+typedef struct muon_group {
+    size_t struct_size;
+    const char *name; /* for messages and reports; NULL: "group <index>" */
+    muon_rule rule;
+    double lr;           /* 1e-3 */
+    double weight_decay; /* 0.1 */
+    int clip;            /* 1: the group's gradients are clipped; 0: only counted in the norm */
+    /* Muon */
+    double momentum; /* 0.95 */
+    int nesterov;    /* 1 */
+    muon_momentum_form momentum_form;
+    muon_dtype momentum_dtype; /* MUON_F32 or MUON_BF16; fixed at creation */
+    muon_lr_mode lr_mode;
+    double lr_scale; /* 1 */
+    muon_coefficients coefficients;
+    int ns_steps; /* 0: the set's own length */
+    muon_algorithm algorithm;
+    double ns_eps; /* 1e-7 */
+    muon_eps_mode eps_mode;
+    double polar_lower, polar_safety, polar_cushion; /* 1e-3, 1e-2, 0.02 */
+    const double (*custom)[3];                       /* MUON_COEFFICIENTS_CUSTOM */
+    int ncustom;
+    /* AdamW */
+    double beta1, beta2; /* 0.9, 0.95 */
+    double adam_eps;     /* 1e-8 */
+    muon_adam_eps adam_eps_mode;
+} muon_group;
+
+MUON_API void muon_group_init(muon_group *group, size_t struct_size);
+
+/* Sets the fields of a Muon or an AdamW group (by its rule) to the update rule and defaults of a
+ * named peer, evaluated in f32: "torch", "keller", "moonlight", "megatron", "dion", "xtuner",
+ * "motif". The rule, name and dtypes stay. docs/presets.md has the table. */
+MUON_API muon_status muon_group_preset(muon_group *group, const char *preset);
+
+/* Sets one field by its name and a value as text ("lr", "0.02"; "coefficients", "polar_express"),
+ * for config files and bindings. Lists (custom) and name cannot be set this way. */
+MUON_API muon_status muon_group_set(muon_group *group, const char *field, const char *value);
+
+/* The i-th field of a group as a name and a line of help, with the values an enum takes; NULL when
+ * i is past the last. For --help and config files. */
+MUON_API const char *muon_group_field(size_t i, const char **help);
+
+/* ---- 4. Attention layers, QK-clip ---------------------------------------------------------- */
+
+/* After the update, where a head's maximum attention logit S of this step is above the threshold
+ * tau, gamma = tau / S shrinks the weights that made it. S <= tau, S <= 0 and NaN leave every bit
+ * alone. Rows are rows of dim 0 of the named tensors.
+ *
+ *   MUON_ATTENTION_GQA  (MHA is kv_heads == heads)
+ *     MUON_QK_KV_MIN    query head h: gamma_h^alpha; kv head: the smallest gamma^(1-alpha) over
+ *                       its query heads
+ *     MUON_QK_GROUP     one gamma for a kv head and all its query heads, from their largest S
+ *   MUON_ATTENTION_MLA  per head: query rows (nope, rope) by gamma^alpha and gamma; key rows nope
+ *                       of (nope, v) by gamma^(1-alpha); v and the shared rope key stay
+ */
+typedef enum muon_attention_kind { MUON_ATTENTION_GQA, MUON_ATTENTION_MLA } muon_attention_kind;
+typedef enum muon_qk_rule { MUON_QK_KV_MIN, MUON_QK_GROUP } muon_qk_rule;
+
+typedef struct muon_attention {
+    size_t struct_size;
+    const char *name; /* for messages; NULL: "attention <index>" */
+    muon_attention_kind kind;
+    const char *q, *k;    /* parameters; may be the same fused tensor */
+    int64_t q_row, k_row; /* first row of head 0 */
+    /* 0: heads follow each other. Else kv group g starts g * group_stride rows further, in q and in k
+     * (interleaved Q, K, V). */
+    int64_t group_stride;
+    int heads, kv_heads;           /* MLA: kv_heads is ignored */
+    int head_dim;                  /* GQA: rows of a head */
+    int nope_dim, rope_dim, v_dim; /* MLA */
+    muon_qk_rule rule;             /* GQA */
+    double alpha;                  /* 0.5; 0 < alpha < 1 */
+} muon_attention;
+
+MUON_API void muon_attention_init(muon_attention *attention, size_t struct_size);
+
+/* ---- 5. Config ----------------------------------------------------------------------------- */
+
+typedef enum muon_missing_grad {
+    MUON_MISSING_GRAD_ERROR, /* a NULL gradient of a trainable parameter is MUON_E_GRAD */
+    MUON_MISSING_GRAD_SKIP   /* that parameter and its state stay as they are in this step */
+} muon_missing_grad;
+
+/* Replaces the Newton-Schulz iteration: x is rows x cols with ld floats from row to row, read and
+ * overwritten by its orthogonal factor. Called from the thread in muon_step, one matrix at a time.
+ * Anything but 0 ends the step with MUON_E_CALLBACK; since other matrices may have been updated
+ * already, the optimizer is then broken and accepts only muon_destroy. */
+typedef int (*muon_orthogonalize_fn)(void *user, float *x, int64_t rows, int64_t cols, int64_t ld);
+
+/* The step has read the gradient of params[index] for the last time; it may be freed. Not called in a
+ * step that is skipped. */
+typedef void (*muon_grad_consumed_fn)(void *user, size_t index);
+
+typedef struct muon_config {
+    size_t struct_size;
+    const muon_group *groups;
+    size_t ngroups;
+    const muon_attention *attention; /* for QK-clip */
+    size_t nattention;
+    double qk_threshold; /* 100 */
+    int qk_log_only;     /* 1: count and log heads above the threshold, change nothing */
+    double clip_norm;    /* 0: off. Else gradients are scaled to at most this global norm */
+    muon_dtype wire; /* MUON_F32, or MUON_BF16: U is rounded to bf16 before it is orthogonalized */
+    uint64_t seed;   /* of stochastic rounding */
+    muon_missing_grad missing_grad;
+    int allow_no_muon;        /* 1: an optimizer with no Muon parameter is what you want */
+    int threads;              /* 0: as many as this process may use */
+    const char *backend;      /* "blis", "reference" (plain loops, fp64 sums); NULL: the fastest */
+    int64_t workspace_budget; /* bytes of scratch memory at most; 0: no limit, sized for speed */
+    muon_orthogonalize_fn orthogonalize;
+    muon_grad_consumed_fn grad_consumed;
+    muon_log_fn log;
+    void *user; /* handed to the three callbacks */
+} muon_config;
+
+MUON_API void muon_config_init(muon_config *config, size_t struct_size);
+
+/* ---- 6. The optimizer ---------------------------------------------------------------------- */
+
+typedef struct muon_opt muon_opt;
+
+/* Checks everything, makes the plan, allocates state (zeros) and workspace, starts the threads.
+ * On failure nothing remains. */
+MUON_API muon_status muon_create(muon_opt **out, const muon_config *config,
+                                 const muon_param *params, size_t nparams);
+MUON_API void muon_destroy(muon_opt *opt); /* NULL is fine */
+
+/* The caller's memory of one parameter. */
+typedef struct muon_buffers {
+    void *param;      /* the weight, updated in place; a frozen parameter may be NULL */
+    const void *grad; /* never written */
+    void *copy;       /* receives the bf16 rounding if copy_dtype asks for it, else NULL */
+} muon_buffers;
+
+typedef struct muon_step_args {
+    size_t struct_size;
+    const muon_buffers *buffers;    /* [nparams] */
+    const float *const *max_logits; /* [nattention], each [heads] or NULL; NULL: no QK-clip */
+    double grad_scale;              /* gradients are divided by this (loss scale); 1 */
+} muon_step_args;
+
+MUON_API void muon_step_args_init(muon_step_args *args, size_t struct_size);
+
+typedef enum muon_phase {
+    MUON_PHASE_CHECK,    /* finiteness and norm of the gradients */
+    MUON_PHASE_MOMENTUM, /* momentum, and U into the workspace */
+    MUON_PHASE_GATHER,   /* waiting for other ranks' parts of U; 0 in one process */
+    MUON_PHASE_ORTHO,    /* orthogonalization */
+    MUON_PHASE_SCATTER,  /* waiting for other ranks' results; 0 in one process */
+    MUON_PHASE_UPDATE,   /* weights of Muon parameters */
+    MUON_PHASE_ADAMW,
+    MUON_PHASE_QK_CLIP,
+    MUON_NPHASES,
+    MUON_MAX_PHASES = 16 /* room in muon_result for later versions */
+} muon_phase;
+
+typedef struct muon_phase_cost {
+    double seconds;
+    double flops; /* useful: of the algorithm that ran */
+    double bytes; /* read and written, each once */
+} muon_phase_cost;
+
+MUON_API const char *muon_phase_name(muon_phase phase);
+
+typedef enum muon_skip { MUON_SKIP_NONE, MUON_SKIP_NONFINITE_GRAD } muon_skip;
+
+typedef struct muon_result {
+    size_t struct_size;
+    int applied;            /* 0: the step was skipped and no bit of weights or state changed */
+    muon_skip skip;         /* why */
+    const char *skip_param; /* the first parameter at fault, or NULL; borrowed from the optimizer */
+    int64_t nonfinite_params;   /* how many parameters had a NaN or infinity */
+    int64_t missing_params;     /* how many had no gradient (MUON_MISSING_GRAD_SKIP) */
+    double grad_norm;           /* global, unscaled, before clipping */
+    double clip_coef;           /* 1, or clip_norm / grad_norm if that is smaller */
+    double update_rms;          /* root mean square of lr * factor * O over Muon's elements */
+    int64_t matrices;           /* logical matrices orthogonalized */
+    int64_t nonfinite_matrices; /* of these, with U or O not finite: their update is 0 */
+    int64_t clipped_heads;      /* heads above the QK threshold (also in log-only mode) */
+    double max_logit;           /* the largest logit given, or 0 */
+    muon_phase_cost phase[MUON_MAX_PHASES];
+    double seconds; /* the whole step */
+} muon_result;
+
+MUON_API void muon_result_init(muon_result *result, size_t struct_size);
+
+/* One step over all parameters. Returns MUON_OK also when the step was skipped because of a NaN or
+ * infinity (result->applied is 0). Any error is found before the first change, so weights, state
+ * and counters are as before; the one exception is MUON_E_CALLBACK. result may be NULL; without it and
+ * without clipping nobody sees the gradients' norm, and it is not computed. */
+MUON_API muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *result);
+
+/* Settings between steps. muon_get_group fills a struct prepared by muon_group_init; muon_set_group
+ * checks it like creation does and applies it from the next step on. rule and momentum_dtype cannot
+ * change. Borrowed pointers in the result (name, custom) live until the next muon_set_group. */
+MUON_API muon_status muon_get_group(const muon_opt *opt, size_t index, muon_group *group);
+MUON_API muon_status muon_set_group(muon_opt *opt, size_t index, const muon_group *group);
+MUON_API muon_status muon_set_lr(muon_opt *opt, size_t index, double lr);
+MUON_API muon_status muon_set_clip_norm(muon_opt *opt, double clip_norm);
+MUON_API muon_status muon_set_qk_clip(muon_opt *opt, double threshold, int log_only);
+
+/* ---- 7. State ------------------------------------------------------------------------------ */
+
+/* A tensor of the optimizer's state, in the optimizer's own memory: readable, and writable between
+ * steps (to resume). Names are <param>.momentum_buffer for Muon, <param>.exp_avg and
+ * <param>.exp_avg_sq for AdamW, shaped like the parameter, and <param>.step (a MUON_I64 scalar, the
+ * steps applied to that parameter) for both. */
+typedef struct muon_tensor {
+    const char *name; /* borrowed */
+    muon_dtype dtype;
+    int ndim;
+    int64_t shape[MUON_MAX_DIMS];
+    void *data;
+    size_t bytes;
+} muon_tensor;
+
+MUON_API size_t muon_state_count(const muon_opt *opt);
+MUON_API muon_status muon_state_get(muon_opt *opt, size_t index, muon_tensor *tensor,
+                                    size_t tensor_size);
+
+/* ---- 8. The plan --------------------------------------------------------------------------- */
+
+/* What a step will do, as a value: a pure function of config and params, made without allocating
+ * what the step needs. The same inputs give the same plan and hash everywhere. */
+typedef struct muon_plan muon_plan;
+
+typedef struct muon_matrix { /* one logical matrix */
+    size_t param;
+    int64_t rows, cols;
+    int64_t batch, row, col;  /* where its first element is: batch entry, row and column there */
+    double factor;            /* of lr, by the group's lr_mode and lr_scale */
+    double flops;             /* of one orthogonalization */
+    muon_algorithm algorithm; /* the one that runs, never AUTO */
+    int owner;                /* rank that orthogonalizes it */
+} muon_matrix;
+
+typedef struct muon_plan_cost {
+    double flops;
+    int64_t state_bytes, workspace_bytes;
+    int64_t waves;
+    int64_t matrices;
+    int64_t muon_elements, expert_elements; /* Muon's in regular and in expert parameters */
+    int64_t adamw_elements, frozen_elements;
+} muon_plan_cost;
+
+MUON_API muon_status muon_plan_create(muon_plan **out, const muon_config *config,
+                                      const muon_param *params, size_t nparams);
+MUON_API void muon_plan_destroy(muon_plan *plan);
+MUON_API const muon_plan *muon_get_plan(const muon_opt *opt); /* borrowed */
+MUON_API size_t muon_plan_nmatrices(const muon_plan *plan);
+MUON_API muon_status muon_plan_matrix(const muon_plan *plan, size_t index, muon_matrix *matrix,
+                                      size_t matrix_size);
+MUON_API muon_status muon_plan_get_cost(const muon_plan *plan, muon_plan_cost *cost,
+                                        size_t cost_size);
+MUON_API uint64_t muon_plan_hash(const muon_plan *plan);
+
+/* Each parameter with its algorithm, logical matrices, factor and owner, then the totals. */
+MUON_API void muon_plan_print(const muon_plan *plan, muon_write_fn write, void *user);
+
+/* ---- 9. Orthogonalization alone ------------------------------------------------------------ */
+
+/* For `batch` matrices of rows x cols, contiguous one after the other. settings gives algorithm,
+ * coefficients, ns_steps, ns_eps and eps_mode; NULL: the defaults. */
+typedef struct muon_ortho muon_ortho;
+
+MUON_API muon_status muon_ortho_create(muon_ortho **out, int64_t batch, int64_t rows, int64_t cols,
+                                       const muon_group *settings, int threads,
+                                       const char *backend);
+/* out may be x. MUON_E_NONFINITE if x has a NaN or infinity: then out is not touched. */
+MUON_API muon_status muon_ortho_run(muon_ortho *ortho, float *out, const float *x);
+MUON_API double muon_ortho_flops(const muon_ortho *ortho); /* useful, of one run */
+MUON_API void muon_ortho_destroy(muon_ortho *ortho);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

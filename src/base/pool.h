@@ -1,0 +1,27 @@
+/* pool.h - the threads of an optimizer.
+ *
+ * muon__pool_run hands out the indices 0..n-1 in order, each to whoever is free, and returns when
+ * all are done. Work is cut by the caller into pieces that do not depend on the number of threads;
+ * that is why results do not either. Waiting threads spin briefly, then sleep. No OpenMP: a host
+ * program has its own runtime, and two of them fight. */
+#ifndef BASE_POOL_H
+#define BASE_POOL_H
+
+#include "base/status.h"
+
+typedef struct pool pool;
+/* worker is 0..threads-1, for scratch memory that belongs to one thread. */
+typedef void (*pool_fn)(void *arg, int64_t index, int worker);
+
+/* As many threads as this process may run on at the same time. */
+int muon__pool_available(void);
+
+/* threads = 0: as many as are available. */
+muon_status muon__pool_create(pool **out, int threads);
+void muon__pool_destroy(pool *p);      /* NULL is fine */
+int muon__pool_threads(const pool *p); /* NULL: 1 */
+
+/* p NULL: runs in the calling thread as worker 0. Not from inside a pool_fn of the same pool. */
+void muon__pool_run(pool *p, int64_t n, pool_fn fn, void *arg);
+
+#endif

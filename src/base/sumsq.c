@@ -1,0 +1,183 @@
+#include "base/sumsq.h"
+
+#include "base/bf16.h"
+#include "base/simd.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Bin b holds squares in [2^(40 b - 360), 2^(40 b - 320)); its grid is 2^(40 b - 359), so that
+ * anything of a lower bin rounds to zero and anything of its own to at most 2^39 units. The smallest
+ * square, 2^-298, is in bin 1: bin 0 takes what it leaves. The largest, below 2^256, is in bin 15. */
+enum {
+    WIDTH = 40,
+    GRID_EXPONENT = -359, /* of bin 0 */
+    BLOCK = 8192,         /* elements between two flushes: 1024 per lane, 2^50 units at the most */
+    LANES = 8
+};
+
+typedef double lane __attribute__((vector_size(32)));
+typedef uint64_t lane_bits __attribute__((vector_size(32)));
+
+static int bin_of(uint32_t largest)
+{
+    int exponent = (int)(largest >> 23) - 127; /* subnormals: -127, above their true one */
+    return (2 * exponent + 1 - GRID_EXPONENT + 1) / WIDTH;
+}
+
+static void deposit(sumsq *s, int bin, int64_t units)
+{
+    int64_t mask = ((int64_t)1 << WIDTH) - 1;
+    int64_t low = s->low[bin] + (units & mask);
+    s->high[bin] += ((units - (units & mask)) / (mask + 1)) + (low >> WIDTH);
+    s->low[bin] = low & mask;
+}
+
+/* With an accumulator so large that its last bit is the grid, adding rounds to the grid and
+ * subtracting recovers exactly what was added. The last bit of x is set so that nothing is ever a
+ * tie, which would be rounded by the accumulator's parity, that is, by the order. */
+MUON__SIMD static void fold(const float *x, int64_t n, double grid, double units[2])
+{
+    double bias = 0x1.8p52 * grid;
+    double bias_below = bias * 0x1p-40;
+    lane top0 = {bias, bias, bias, bias};
+    lane top1 = top0;
+    lane rest0 = {bias_below, bias_below, bias_below, bias_below};
+    lane rest1 = rest0;
+    lane_bits one = {1, 1, 1, 1};
+    for (int64_t i = 0; i < n; i += LANES) {
+        const float *f = x + i;
+        lane x0 = {(double)f[0], (double)f[1], (double)f[2], (double)f[3]};
+        lane x1 = {(double)f[4], (double)f[5], (double)f[6], (double)f[7]};
+        x0 = (lane)((lane_bits)(x0 * x0) | one);
+        x1 = (lane)((lane_bits)(x1 * x1) | one);
+        lane sum0 = top0 + x0;
+        lane sum1 = top1 + x1;
+        rest0 += (lane)((lane_bits)(x0 - (sum0 - top0)) | one);
+        rest1 += (lane)((lane_bits)(x1 - (sum1 - top1)) | one);
+        top0 = sum0;
+        top1 = sum1;
+    }
+    units[0] = units[1] = 0;
+    for (int l = 0; l < 4; l++) {
+        units[0] += (top0[l] - bias) / grid + (top1[l] - bias) / grid;
+        units[1] +=
+            (rest0[l] - bias_below) / (grid * 0x1p-40) + (rest1[l] - bias_below) / (grid * 0x1p-40);
+    }
+}
+
+MUON__SIMD static uint32_t largest_of(const float *x, int64_t n)
+{
+    uint32_t largest = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= 0x7fffffffu;
+        largest = bits > largest ? bits : largest;
+    }
+    return largest;
+}
+
+void muon__sumsq_see_f32(sumsq *s, const float *x, int64_t n)
+{
+    uint32_t largest = largest_of(x, n);
+    if (largest > s->largest) s->largest = largest;
+}
+
+MUON__SIMD void muon__sumsq_see_bf16(sumsq *s, const uint16_t *x, int64_t n)
+{
+    uint16_t largest = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t bits = x[i] & 0x7fffu;
+        largest = bits > largest ? bits : largest;
+    }
+    if ((uint32_t)largest << 16 > s->largest) s->largest = (uint32_t)largest << 16;
+}
+
+/* n is a multiple of LANES, at most BLOCK. */
+static void add_block(sumsq *s, const float *x, int64_t n)
+{
+    uint32_t largest = largest_of(x, n);
+    if (largest > s->largest) s->largest = largest;
+    if (largest == 0 || largest >= 0x7f800000u) return;
+    int bin = bin_of(largest);
+    double units[2];
+    fold(x, n, ldexp(1, GRID_EXPONENT + WIDTH * bin), units);
+    deposit(s, bin, (int64_t)units[0]);
+    deposit(s, bin - 1, (int64_t)units[1]);
+}
+
+void muon__sumsq_add_f32(sumsq *s, const float *x, int64_t n)
+{
+    int64_t whole = n / LANES * LANES;
+    for (int64_t i = 0; i < whole; i += BLOCK)
+        add_block(s, x + i, whole - i < BLOCK ? whole - i : BLOCK);
+    if (whole == n) return;
+    float tail[LANES] = {0};
+    memcpy(tail, x + whole, (size_t)(n - whole) * sizeof *x);
+    add_block(s, tail, LANES);
+}
+
+void muon__sumsq_add_bf16(sumsq *s, const uint16_t *x, int64_t n)
+{
+    enum { PART = 2048 };
+    float part[PART];
+    for (int64_t i = 0; i < n; i += PART) {
+        int64_t count = n - i < PART ? n - i : PART;
+        muon__bf16_load(part, x + i, count);
+        muon__sumsq_add_f32(s, part, count);
+    }
+}
+
+enum { PARTS = 64 };
+
+typedef struct shared {
+    const float *x;
+    int64_t n;
+    sumsq part[PARTS];
+} shared;
+
+static void add_part(void *arg, int64_t index, int worker)
+{
+    shared *w = arg;
+    (void)worker;
+    int64_t begin = w->n / PARTS * index;
+    int64_t end = index + 1 < PARTS ? begin + w->n / PARTS : w->n;
+    muon__sumsq_add_f32(&w->part[index], w->x + begin, end - begin);
+}
+
+void muon__sumsq_add_shared(sumsq *s, const float *x, int64_t n, pool *p)
+{
+    if (muon__pool_threads(p) == 1 || n < (int64_t)PARTS * BLOCK) {
+        muon__sumsq_add_f32(s, x, n);
+        return;
+    }
+    shared w = {.x = x, .n = n};
+    muon__pool_run(p, PARTS, add_part, &w);
+    for (int i = 0; i < PARTS; i++)
+        muon__sumsq_merge(s, &w.part[i]);
+}
+
+void muon__sumsq_merge(sumsq *into, const sumsq *from)
+{
+    for (int bin = 0; bin < MUON__SUMSQ_BINS; bin++) {
+        into->high[bin] += from->high[bin];
+        deposit(into, bin, from->low[bin]);
+    }
+    if (from->largest > into->largest) into->largest = from->largest;
+}
+
+int muon__sumsq_finite(const sumsq *s)
+{
+    return s->largest < 0x7f800000u;
+}
+
+double muon__sumsq_value(const sumsq *s)
+{
+    if (!muon__sumsq_finite(s)) return (double)NAN;
+    if (s->largest == 0) return 0;
+    int bin = bin_of(s->largest);
+    double units = ldexp((double)s->high[bin], 2 * WIDTH) +
+                   ldexp((double)(s->low[bin] + s->high[bin - 1]), WIDTH) + (double)s->low[bin - 1];
+    return ldexp(units, GRID_EXPONENT + WIDTH * (bin - 1));
+}

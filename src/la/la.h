@@ -1,0 +1,61 @@
+/* la.h - linear algebra: two kernels behind a small table, and the products made of them.
+ *
+ * A backend multiplies on one thread. A product cuts its result into tiles by its shape alone and
+ * hands the tiles to the pool; each tile is one kernel call. So the bits of a product depend neither
+ * on the number of threads nor on whether other products run at the same time, and a distributed
+ * step can look after its messages between tiles. All matrices are f32. */
+#ifndef LA_LA_H
+#define LA_LA_H
+
+#include "base/pool.h"
+#include "base/status.h"
+
+typedef struct la_view { /* a matrix in memory: element (i, j) is data[i * rs + j * cs] */
+    const float *data;
+    int64_t rs, cs;
+} la_view;
+
+typedef struct la_ops {
+    const char *name;
+    /* c[m][n] = alpha a[m][k] b[k][n]; c has rows of ldc floats, and is not a or b. */
+    void (*gemm)(int64_t m, int64_t n, int64_t k, float alpha, la_view a, la_view b, float *c,
+                 int64_t ldc);
+    /* The same for n = m, on and below the diagonal; above it c may hold anything afterwards. */
+    void (*gemmt)(int64_t m, int64_t k, float alpha, la_view a, la_view b, float *c, int64_t ldc);
+    /* Takes the memory that a product on this thread needs, calls meet(arg) while it has it, and
+     * gives it back to where products get it from. NULL: products need none. */
+    void (*hold_memory)(void (*meet)(void *arg), void *arg);
+} la_ops;
+
+extern const la_ops muon__la_reference; /* plain loops, fp64 sums: the oracle */
+#ifdef MUON_HAVE_BLIS
+extern const la_ops muon__la_blis;
+#endif
+
+/* NULL: the fastest there is. An unknown name lists the known ones. */
+muon_status muon__la_find(const la_ops **out, const char *name);
+
+/* Waits until all threads run, and lets a backend take all the memory they can need at the same
+ * time, so that no product has to. */
+void muon__la_warm_up(const la_ops *la, pool *p);
+
+/* c[m][n] = alpha a b + beta d + diagonal I. */
+typedef struct la_product {
+    int64_t m, n, k;
+    float alpha;
+    la_view a, b;
+    float beta;
+    const float *d; /* like c; may be NULL */
+    float diagonal;
+    float *c;
+    int64_t ldc;
+    int symmetric; /* c is known to be: only tiles on and below the diagonal are multiplied, and
+                      mirrored */
+} la_product;
+
+void muon__la_multiply(const la_ops *la, pool *p, const la_product *product);
+
+/* How many tiles a symmetric m x m product has: what threads can share of it. */
+int64_t muon__la_symmetric_tiles(int64_t m);
+
+#endif

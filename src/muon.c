@@ -1,0 +1,67 @@
+/* The optimizer's entry points: check arguments, call inside. */
+#include "base/versioned.h"
+#include "step/opt.h"
+
+#include <float.h>
+
+#define TEXT_OF(x)                        #x
+#define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+
+const char *muon_version(void)
+{
+    return VERSION_TEXT(MUON_VERSION_MAJOR, MUON_VERSION_MINOR, MUON_VERSION_PATCH);
+}
+
+const char *muon_phase_name(muon_phase phase)
+{
+    static const char *const names[MUON_NPHASES] = {
+        [MUON_PHASE_CHECK] = "check",     [MUON_PHASE_MOMENTUM] = "momentum",
+        [MUON_PHASE_GATHER] = "gather",   [MUON_PHASE_ORTHO] = "ortho",
+        [MUON_PHASE_SCATTER] = "scatter", [MUON_PHASE_UPDATE] = "update",
+        [MUON_PHASE_ADAMW] = "adamw",     [MUON_PHASE_QK_CLIP] = "qk_clip",
+    };
+    return (unsigned)phase < MUON_NPHASES ? names[phase] : "unknown phase";
+}
+
+muon_status muon_create(muon_opt **out, const muon_config *config, const muon_param *params,
+                        size_t nparams)
+{
+    REQUIRE(out && config, E_ARG, "muon_create: out and config must not be NULL");
+    REQUIRE(params || nparams == 0, E_ARG, "muon_create: params is NULL, nparams is %zu", nparams);
+    return muon__opt_create(out, config, params, nparams);
+}
+
+void muon_destroy(muon_opt *opt)
+{
+    muon__opt_destroy(opt);
+}
+
+const muon_plan *muon_get_plan(const muon_opt *opt)
+{
+    return opt ? opt->plan : NULL;
+}
+
+muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *result)
+{
+    REQUIRE(opt && args, E_ARG, "muon_step: opt and args must not be NULL");
+    REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");
+    muon_step_args in;
+    muon_step_args_init(&in, sizeof in);
+    TRY(muon__struct_load(&in, sizeof in, sizeof in, args, "muon_step_args"));
+    REQUIRE(in.buffers, E_ARG, "muon_step: args.buffers is NULL");
+    REQUIRE(in.grad_scale >= (double)FLT_MIN && in.grad_scale <= (double)FLT_MAX, E_VALUE,
+            "muon_step: grad_scale is %g, must be in [%g, %g]", in.grad_scale, (double)FLT_MIN,
+            (double)FLT_MAX);
+    muon_result known;
+    if (result) {
+        muon_result_init(&known, sizeof known);
+        TRY(muon__struct_load(&known, sizeof known, sizeof known, result, "muon_result"));
+    }
+    opt->want_norm = result || opt->clip_norm > 0;
+    TRY(muon__step_run(opt, &in));
+    if (!result) return MUON_OK;
+    size_t size = result->struct_size;
+    known = opt->result;
+    known.struct_size = size;
+    return muon__struct_store(result, size, &known, sizeof known, "muon_result");
+}

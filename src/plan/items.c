@@ -1,0 +1,145 @@
+/* Items: one per logical matrix, and idle ones for what is in no matrix. */
+#include "base/memory.h"
+#include "plan/plan.h"
+
+#include <stdlib.h>
+
+/* The stretches of 0..extent that no band covers, as bands. Interleaved bands cover ranges at many
+ * places, so the edges of all ranges are walked in order of their start. */
+typedef struct gaps {
+    band *bands;
+    size_t n;
+} gaps;
+
+static int by_start(const void *a, const void *b)
+{
+    const band *ba = a, *bb = b;
+    return (ba->start > bb->start) - (ba->start < bb->start);
+}
+
+static muon_status find_gaps(gaps *out, const band *bands, size_t nbands, int64_t extent)
+{
+    size_t nranges = 0;
+    for (size_t i = 0; i < nbands; i++)
+        nranges += (size_t)bands[i].count;
+    band *ranges = NULL;
+    TRY(CALLOC(&ranges, nranges, "ranges"));
+    size_t n = 0;
+    for (size_t i = 0; i < nbands; i++)
+        for (int64_t j = 0; j < bands[i].count; j++)
+            ranges[n++] =
+                (band){bands[i].start + j * bands[i].stride, bands[i].size, 1, bands[i].size};
+    qsort(ranges, nranges, sizeof *ranges, by_start);
+    muon_status status = CALLOC(&out->bands, nranges + 1, "gaps");
+    int64_t end = 0;
+    for (size_t i = 0; i <= nranges && status == MUON_OK; i++) {
+        int64_t next = i < nranges ? ranges[i].start : extent;
+        if (next > end) out->bands[out->n++] = (band){end, next - end, 1, next - end};
+        if (i < nranges) end = ranges[i].start + ranges[i].size;
+    }
+    free(ranges);
+    return status;
+}
+
+static void add_item(muon_plan *plan, size_t param, int64_t batch, band rows, band cols,
+                     int32_t class)
+{
+    if (class != PLAN_IDLE) plan->matrix_item[plan->cost.matrices++] = (uint32_t)plan->nitems;
+    plan->items[plan->nitems++] = (plan_item){
+        .param = (uint32_t)param, .class = class, .batch = batch, .rows = rows, .cols = cols};
+}
+
+static int32_t find_class(muon_plan *plan, const plan_param *param, int64_t rows, int64_t cols)
+{
+    /* Parameters of a layer come in the same order in every layer: search backwards. */
+    for (size_t i = plan->nclasses; i-- > 0;) {
+        const plan_class *c = &plan->classes[i];
+        if (c->group == param->group && c->rows == rows && c->cols == cols &&
+            c->transposed == param->spec.transposed)
+            return (int32_t)i;
+    }
+    plan->classes[plan->nclasses] = (plan_class){
+        .group = param->group, .rows = rows, .cols = cols, .transposed = param->spec.transposed};
+    return (int32_t)plan->nclasses++;
+}
+
+static muon_status add_items(muon_plan *plan, size_t index)
+{
+    const plan_param *param = &plan->params[index];
+    const matrix_spec *spec = &param->spec;
+    gaps rows = {0}, cols = {0};
+    muon_status status = find_gaps(&rows, spec->row_bands, spec->nrow_bands, spec->rows);
+    if (status == MUON_OK) status = find_gaps(&cols, spec->col_bands, spec->ncol_bands, spec->cols);
+    band whole = {0, spec->cols, 1, spec->cols};
+    for (int64_t b = 0; b < spec->batch && status == MUON_OK; b++) {
+        for (size_t i = 0; i < spec->nrow_bands; i++) {
+            band row = spec->row_bands[i];
+            for (size_t j = 0; j < spec->ncol_bands; j++) {
+                band col = spec->col_bands[j];
+                int32_t class =
+                    find_class(plan, param, muon__band_length(&row), muon__band_length(&col));
+                add_item(plan, index, b, row, col, class);
+            }
+            for (size_t j = 0; j < cols.n; j++)
+                add_item(plan, index, b, row, cols.bands[j], PLAN_IDLE);
+        }
+        for (size_t i = 0; i < rows.n; i++)
+            add_item(plan, index, b, rows.bands[i], whole, PLAN_IDLE);
+    }
+    free(rows.bands);
+    free(cols.bands);
+    return status;
+}
+
+/* Upper bounds for the arrays: every band may leave a gap behind each of its ranges. */
+static muon_status count_items(size_t *items, size_t *classes, const matrix_spec *spec)
+{
+    size_t row_ranges = 1, col_ranges = 1;
+    for (size_t i = 0; i < spec->nrow_bands; i++)
+        row_ranges += (size_t)spec->row_bands[i].count;
+    for (size_t i = 0; i < spec->ncol_bands; i++)
+        col_ranges += (size_t)spec->col_bands[i].count;
+    size_t each, all;
+    int overflow = __builtin_mul_overflow(spec->nrow_bands, spec->ncol_bands + col_ranges, &each) ||
+                   __builtin_mul_overflow(each + row_ranges, (size_t)spec->batch, &all) ||
+                   __builtin_add_overflow(*items, all, items);
+    REQUIRE(!overflow && *items < INT32_MAX, E_SHAPE, "more than %d logical matrices",
+            INT32_MAX - 1);
+    *classes += spec->nrow_bands * spec->ncol_bands;
+    return MUON_OK;
+}
+
+static void count_elements(muon_plan *plan)
+{
+    for (size_t i = 0; i < plan->nparams; i++) {
+        const plan_param *param = &plan->params[i];
+        switch (param->rule) {
+        case MUON_RULE_MUON:
+            *(param->expert ? &plan->cost.expert_elements : &plan->cost.muon_elements) +=
+                param->numel;
+            break;
+        case MUON_RULE_ADAMW:
+            plan->cost.adamw_elements += param->numel;
+            break;
+        case MUON_RULE_FROZEN:
+            plan->cost.frozen_elements += param->numel;
+            break;
+        }
+    }
+}
+
+muon_status muon__plan_make_items(muon_plan *plan)
+{
+    size_t items = 0, classes = 0;
+    for (size_t i = 0; i < plan->nparams; i++) {
+        if (plan->params[i].rule != MUON_RULE_MUON) continue;
+        TRY(count_items(&items, &classes, &plan->params[i].spec));
+    }
+    TRY(CALLOC(&plan->items, items, "logical matrices"));
+    TRY(CALLOC(&plan->matrix_item, items, "logical matrices"));
+    TRY(CALLOC(&plan->classes, classes, "shapes"));
+    for (size_t i = 0; i < plan->nparams; i++)
+        if (plan->params[i].rule == MUON_RULE_MUON) TRY(add_items(plan, i));
+    count_elements(plan);
+    return MUON_OK;
+}

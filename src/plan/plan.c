@@ -1,0 +1,116 @@
+#include "plan/plan.h"
+
+#include "base/memory.h"
+#include "base/versioned.h"
+#include "rule/config.h"
+#include "rule/group.h"
+
+#include <stdlib.h>
+
+muon_status muon__plan_class_ns(ns_plan *out, const plan_class *class, const muon_group *group)
+{
+    return muon__ns_plan_make(out, class->rows, class->cols, group);
+}
+
+double muon__plan_class_factor(const plan_class *class, const muon_group *group)
+{
+    return class->transposed ? muon__lr_factor(group, class->cols, class->rows)
+                             : muon__lr_factor(group, class->rows, class->cols);
+}
+
+static muon_status make(muon_plan *plan, const muon_config *config, const muon_param *params,
+                        size_t nparams)
+{
+    TRY(muon__config_load(&plan->config, config));
+    TRY(muon__la_find(&plan->la, plan->config.backend));
+    plan->threads = plan->config.threads ? plan->config.threads : muon__pool_available();
+    TRY(muon__plan_load_groups(plan, &plan->config));
+    TRY(muon__plan_load_params(plan, params, nparams));
+    TRY(muon__plan_load_attention(plan, &plan->config));
+    plan->config.groups = NULL;
+    plan->config.attention = NULL;
+    plan->config.backend = NULL;
+    TRY(muon__plan_make_items(plan));
+    TRY(muon__plan_make_waves(plan));
+    muon__plan_make_hash(plan);
+    return MUON_OK;
+}
+
+muon_status muon_plan_create(muon_plan **out, const muon_config *config, const muon_param *params,
+                             size_t nparams)
+{
+    REQUIRE(out && config, E_ARG, "muon_plan_create: out and config must not be NULL");
+    REQUIRE(params || nparams == 0, E_ARG, "muon_plan_create: params is NULL, nparams is %zu",
+            nparams);
+    muon_plan *plan = NULL;
+    TRY(CALLOC(&plan, 1, "plan"));
+    muon_status status = make(plan, config, params, nparams);
+    if (status != MUON_OK) {
+        muon_plan_destroy(plan);
+        return status;
+    }
+    *out = plan;
+    return MUON_OK;
+}
+
+void muon_plan_destroy(muon_plan *plan)
+{
+    if (!plan) return;
+    for (size_t i = 0; plan->groups && i < plan->ngroups; i++)
+        muon__plan_free_group(&plan->groups[i]);
+    for (size_t i = 0; plan->params && i < plan->nparams; i++) {
+        free(plan->params[i].name);
+        muon__matrix_spec_destroy(&plan->params[i].spec);
+    }
+    for (size_t i = 0; plan->attention && i < plan->nattention; i++)
+        muon__free_const(plan->attention[i].settings.name);
+    free(plan->groups);
+    free(plan->params);
+    free(plan->attention);
+    free(plan->classes);
+    free(plan->items);
+    free(plan->matrix_item);
+    free(plan->order);
+    free(plan->wave);
+    free(plan);
+}
+
+size_t muon_plan_nmatrices(const muon_plan *plan)
+{
+    return plan ? (size_t)plan->cost.matrices : 0;
+}
+
+muon_status muon_plan_matrix(const muon_plan *plan, size_t index, muon_matrix *matrix,
+                             size_t matrix_size)
+{
+    REQUIRE(plan && matrix, E_ARG, "muon_plan_matrix: plan and matrix must not be NULL");
+    REQUIRE(index < (size_t)plan->cost.matrices, E_ARG,
+            "matrix %zu does not exist: the plan has %lld", index, (long long)plan->cost.matrices);
+    const plan_item *item = &plan->items[plan->matrix_item[index]];
+    const plan_class *class = &plan->classes[item->class];
+    const muon_group *group = &plan->groups[class->group];
+    ns_plan ns;
+    TRY(muon__plan_class_ns(&ns, class, group));
+    muon_matrix found = {.param = item->param,
+                         .rows = class->rows,
+                         .cols = class->cols,
+                         .batch = item->batch,
+                         .row = item->rows.start,
+                         .col = item->cols.start,
+                         .factor = muon__plan_class_factor(class, group),
+                         .flops = muon__ns_flops(&ns),
+                         .algorithm = ns.algorithm,
+                         .owner = 0};
+    return muon__struct_store(matrix, matrix_size, &found, sizeof found, "muon_matrix");
+}
+
+muon_status muon_plan_get_cost(const muon_plan *plan, muon_plan_cost *cost, size_t cost_size)
+{
+    REQUIRE(plan && cost, E_ARG, "muon_plan_get_cost: plan and cost must not be NULL");
+    return muon__struct_store(cost, cost_size, &plan->cost, sizeof plan->cost, "muon_plan_cost");
+}
+
+uint64_t muon_plan_hash(const muon_plan *plan)
+{
+    return plan ? plan->hash : 0;
+}

@@ -1,0 +1,106 @@
+/* plan.h - what a step will do, as a value.
+ *
+ * Parameters become items: one per logical matrix, and idle ones for rows and columns that are in no
+ * matrix. Items go into waves, each of which fits the workspace; inside a wave the costly ones run
+ * first. A plan is a pure function of config and parameters and never changes; settings that a
+ * caller may change between steps live in the optimizer, which starts from the plan's. */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include "matrix/matrix.h"
+#include "ns/newton_schulz.h"
+
+typedef struct plan_param {
+    char *name;
+    int ndim;
+    int64_t shape[MUON_MAX_DIMS];
+    int64_t numel;
+    muon_dtype dtype, grad_dtype, copy_dtype;
+    int group, expert;
+    muon_rule rule;
+    matrix_spec spec; /* Muon only */
+    size_t last_wave; /* Muon only: no later wave reads its gradient */
+} plan_param;
+
+/* Items of one shape in one group share a Newton-Schulz plan and an lr factor. */
+typedef struct plan_class {
+    int group;
+    int64_t rows, cols;
+    int transposed;
+    int small; /* runs on one thread beside others; else all threads share it */
+} plan_class;
+
+enum { PLAN_IDLE = -1 };
+
+typedef struct plan_item {
+    uint32_t param;
+    int32_t class; /* PLAN_IDLE: in no matrix; momentum and weight decay only */
+    int64_t batch;
+    band rows, cols;
+    int64_t slot; /* floats into the wave's buffer, where U and then O are [rows][cols] */
+} plan_item;
+
+typedef struct plan_attention {
+    muon_attention settings;
+    size_t q, k; /* parameters */
+} plan_attention;
+
+struct muon_plan {
+    muon_config config; /* groups, attention and backend point to nothing: they are below */
+    const la_ops *la;
+    muon_group *groups; /* names and lists are ours */
+    size_t ngroups;
+    plan_attention *attention;
+    size_t nattention;
+    plan_param *params;
+    size_t nparams;
+    plan_class *classes;
+    size_t nclasses;
+    plan_item *items; /* in the order of parameters */
+    size_t nitems;
+    uint32_t *matrix_item; /* [cost.matrices] the items that are matrices */
+    uint32_t
+        *order;   /* items as a wave runs them; wave w has order[wave[w]] .. order[wave[w + 1]] */
+    size_t *wave; /* [nwaves + 1] */
+    size_t nwaves;
+    int threads;
+    int64_t wave_floats;   /* of the buffer that holds a wave's matrices */
+    int64_t scratch_large; /* floats for one matrix that all threads share */
+    int64_t scratch_small; /* floats for each thread that runs matrices of its own */
+    muon_plan_cost cost;
+    uint64_t hash;
+};
+
+/* The stages of muon_plan_create, in order. Each leaves the plan destroyable when it fails. */
+muon_status muon__plan_load_groups(muon_plan *plan, const muon_config *config);
+muon_status muon__plan_load_params(muon_plan *plan, const muon_param *params, size_t nparams);
+muon_status muon__plan_load_attention(muon_plan *plan, const muon_config *config);
+muon_status muon__plan_make_items(muon_plan *plan);
+muon_status muon__plan_make_waves(muon_plan *plan);
+void muon__plan_make_hash(muon_plan *plan);
+
+/* A group's copy with its own name and list; *into is only written on success. */
+muon_status muon__plan_copy_group(muon_group *into, const muon_group *from, size_t index);
+void muon__plan_free_group(muon_group *group);
+
+/* The Newton-Schulz plan and the lr factor of a class under these settings. */
+muon_status muon__plan_class_ns(ns_plan *out, const plan_class *class, const muon_group *group);
+double muon__plan_class_factor(const plan_class *class, const muon_group *group);
+
+static inline int64_t muon__item_rows(const plan_item *item)
+{
+    return muon__band_length(&item->rows);
+}
+
+static inline int64_t muon__item_cols(const plan_item *item)
+{
+    return muon__band_length(&item->cols);
+}
+
+/* The tensor's row of the item's row i. */
+static inline int64_t muon__item_row(const plan_item *item, int64_t i)
+{
+    return item->rows.start + i / item->rows.size * item->rows.stride + i % item->rows.size;
+}
+
+#endif

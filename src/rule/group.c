@@ -1,0 +1,133 @@
+#include "rule/group.h"
+
+#include "base/versioned.h"
+#include "rule/group_fields.h"
+#include "rule/names.h"
+
+#include <math.h>
+#include <string.h>
+
+static const muon_group defaults = {
+    .struct_size = sizeof(muon_group),
+    .rule = MUON_RULE_MUON,
+    .lr = 1e-3,
+    .weight_decay = 0.1,
+    .clip = 1,
+    .momentum = 0.95,
+    .nesterov = 1,
+    .momentum_form = MUON_HEAVY_BALL,
+    .momentum_dtype = MUON_F32,
+    .lr_mode = MUON_LR_RMS_NORM,
+    .lr_scale = 1,
+    .coefficients = MUON_COEFFICIENTS_YOU,
+    .algorithm = MUON_ALGORITHM_AUTO,
+    .ns_eps = 1e-7,
+    .eps_mode = MUON_EPS_RELATIVE,
+    .polar_lower = 1e-3,
+    .polar_safety = 1e-2,
+    .polar_cushion = 0.02,
+    .beta1 = 0.9,
+    .beta2 = 0.95,
+    .adam_eps = 1e-8,
+    .adam_eps_mode = MUON_ADAM_EPS_CORRECTED,
+};
+
+void muon_group_init(muon_group *group, size_t struct_size)
+{
+    muon__struct_init(group, sizeof defaults, &defaults, struct_size);
+}
+
+/* ---- fields by name ----------------------------------------------------------------------- */
+
+const char *muon_group_field(size_t i, const char **help)
+{
+    const group_field *field = muon__group_field_at(i);
+    if (field && help) *help = field->help;
+    return field ? field->name : NULL;
+}
+
+static const char *field_name_at(const void *table, size_t i)
+{
+    (void)table;
+    return muon_group_field(i, NULL);
+}
+
+muon_status muon_group_set(muon_group *group, const char *field, const char *value)
+{
+    REQUIRE(field, E_ARG, "the name of the group field is NULL");
+    REQUIRE(value, E_ARG, "the value for group field '%s' is NULL", field);
+    muon_group changed = defaults;
+    TRY(muon__struct_load(&changed, sizeof changed, sizeof changed, group, "muon_group"));
+    const group_field *f;
+    for (size_t i = 0; (f = muon__group_field_at(i)) && strcmp(f->name, field) != 0; i++)
+        continue;
+    if (!f) return muon__fail_unknown(MUON_E_NAME, "group field", field, field_name_at, NULL);
+    TRY(muon__group_field_parse(f, &changed, value));
+    TRY(muon__group_field_check(f, &changed));
+    changed.struct_size = group->struct_size;
+    return muon__struct_store(group, group->struct_size, &changed, sizeof changed, "muon_group");
+}
+
+/* ---- checking ----------------------------------------------------------------------------- */
+
+static muon_status check_custom(const muon_group *group)
+{
+    if (group->coefficients != MUON_COEFFICIENTS_CUSTOM) return MUON_OK;
+    REQUIRE(group->custom, E_ARG, "coefficients is custom, but the list custom is NULL");
+    REQUIRE(group->ncustom >= 1 && group->ncustom <= MUON_MAX_NS_STEPS, E_VALUE,
+            "ncustom is %d, must be 1..%d", group->ncustom, MUON_MAX_NS_STEPS);
+    for (int i = 0; i < group->ncustom; i++)
+        for (int j = 0; j < 3; j++)
+            REQUIRE(isfinite(group->custom[i][j]), E_VALUE, "custom[%d][%d] is %g, must be finite",
+                    i, j, group->custom[i][j]);
+    return MUON_OK;
+}
+
+static muon_status check(const muon_group *group)
+{
+    const group_field *field;
+    for (size_t i = 0; (field = muon__group_field_at(i)); i++)
+        TRY(muon__group_field_check(field, group));
+    return check_custom(group);
+}
+
+static muon_status check_named(const muon_group *group, size_t index)
+{
+    label l;
+    muon_status status = check(group);
+    if (status == MUON_OK) return MUON_OK;
+    return muon__fail_in(status, "%s", muon__label(&l, "group", group->name, index));
+}
+
+muon_status muon__group_load(muon_group *out, const muon_group *in, size_t index)
+{
+    muon_group group = defaults;
+    TRY(muon__struct_load(&group, sizeof group, sizeof group, in, "muon_group"));
+    TRY(check_named(&group, index));
+    *out = group;
+    return MUON_OK;
+}
+
+muon_status muon__group_load_at(muon_group *out, const muon_group *groups, size_t index)
+{
+    muon_group group = defaults;
+    TRY(muon__struct_load_at(&group, sizeof group, sizeof group, groups, index, "muon_group"));
+    TRY(check_named(&group, index));
+    *out = group;
+    return MUON_OK;
+}
+
+muon_status muon__group_check_change(const muon_group *from, const muon_group *to, size_t index)
+{
+    const group_field *field;
+    for (size_t i = 0; (field = muon__group_field_at(i)); i++) {
+        label l;
+        field_text before, after;
+        REQUIRE(!field->fixed || muon__group_field_equal(field, from, to), E_VALUE,
+                "%s: %s is %s since creation and cannot become %s",
+                muon__label(&l, "group", from->name, index), field->name,
+                muon__group_field_text(&before, field, from),
+                muon__group_field_text(&after, field, to));
+    }
+    return MUON_OK;
+}

@@ -1,0 +1,28 @@
+/* group.h - a group's settings: loaded from the caller, checked, and turned into a factor.
+ *
+ * One table (group_fields.c) knows every field: its name, help, kind and legal values. Setting a
+ * field by text, listing the fields and checking a whole group all read that table. */
+#ifndef RULE_GROUP_H
+#define RULE_GROUP_H
+
+#include "base/status.h"
+
+/* Reads and checks a caller's group; index is for messages. name and custom stay the caller's. */
+muon_status muon__group_load(muon_group *out, const muon_group *in, size_t index);
+
+/* The same for element `index` of the caller's array, which may be of another version. */
+muon_status muon__group_load_at(muon_group *out, const muon_group *groups, size_t index);
+
+/* Whether `from` may become `to` between steps; both are loaded. */
+muon_status muon__group_check_change(const muon_group *from, const muon_group *to, size_t index);
+
+/* The factor on lr for a logical matrix of rows x cols: lr_mode times lr_scale. */
+double muon__lr_factor(const muon_group *group, int64_t rows, int64_t cols);
+
+/* The names that muon_group_set takes. */
+const char *muon__rule_name(muon_rule rule);
+const char *muon__lr_mode_name(muon_lr_mode mode);
+const char *muon__coefficients_name(muon_coefficients coefficients);
+const char *muon__algorithm_name(muon_algorithm algorithm);
+
+#endif

@@ -1,0 +1,78 @@
+/* AdamW, by the formula of torch's AdamW in f32. */
+#include "base/simd.h"
+#include "step/elements.h"
+
+#include <math.h>
+
+typedef struct adamw {
+    float scale; /* of the gradient */
+    float decay; /* of the weight */
+    float rest1, beta2, rest2;
+    float rate;       /* lr / (1 - beta1^t), raw eps: times sqrt(1 - beta2^t) */
+    float correction; /* sqrt(1 - beta2^t), raw eps: 1 */
+    float eps;
+} adamw;
+
+static adamw constants(const muon_opt *opt, const muon_group *group, int64_t step)
+{
+    double t = (double)step;
+    double correction1 = 1 - pow(group->beta1, t);
+    double correction2 = sqrt(1 - pow(group->beta2, t));
+    int raw = group->adam_eps_mode == MUON_ADAM_EPS_RAW;
+    return (adamw){
+        .scale = muon__grad_multiplier(opt, group),
+        .decay = (float)(1 - group->lr * group->weight_decay),
+        .rest1 = (float)(1 - group->beta1),
+        .beta2 = (float)group->beta2,
+        .rest2 = (float)(1 - group->beta2),
+        .rate = (float)(group->lr / correction1 * (raw ? correction2 : 1)),
+        .correction = (float)(raw ? 1 : correction2),
+        .eps = (float)group->adam_eps,
+    };
+}
+
+MUON__SIMD static void update(float *restrict w, const float *restrict g, float *restrict m,
+                              float *restrict v, int64_t n, adamw c)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * c.scale;
+        float mi = m[i] + c.rest1 * (gi - m[i]);
+        float vi = v[i] * c.beta2 + c.rest2 * gi * gi;
+        m[i] = mi;
+        v[i] = vi;
+        w[i] = w[i] * c.decay - c.rate * mi / (sqrtf(vi) / c.correction + c.eps);
+    }
+}
+
+static void adamw_unit(void *arg, int64_t index, int worker)
+{
+    const muon_opt *opt = arg;
+    (void)worker;
+    const flat_unit *unit = &opt->adamw_units[index];
+    if (!opt->active[unit->param]) return;
+    const plan_param *param = &opt->plan->params[unit->param];
+    const param_state *state = &opt->state[unit->param];
+    adamw c = constants(opt, &opt->groups[param->group], *state->step + 1);
+    weight target = weight_of(opt, unit->param, STREAM_UPDATE);
+    float room[PIECE], grad_room[PIECE];
+    for (int64_t at = unit->begin; at < unit->end; at += PIECE) {
+        int64_t n = unit->end - at < PIECE ? unit->end - at : PIECE;
+        float *w = weight_edit(&target, at, n, room);
+        const float *g =
+            elements_read(opt->buffers[unit->param].grad, param->grad_dtype, at, n, grad_room);
+        update(w, g, state->exp_avg + at, state->exp_avg_sq + at, n, c);
+        weight_commit(&target, w, at, n);
+    }
+}
+
+void muon__step_adamw(muon_opt *opt)
+{
+    muon__pool_run(opt->p, (int64_t)opt->nadamw_units, adamw_unit, opt);
+    for (size_t i = 0; i < opt->plan->nparams; i++) {
+        const plan_param *param = &opt->plan->params[i];
+        if (param->rule != MUON_RULE_ADAMW || !opt->active[i]) continue;
+        double grad = param->grad_dtype == MUON_BF16 ? 2 : 4;
+        opt->result.phase[MUON_PHASE_ADAMW].bytes +=
+            (double)param->numel * (grad + 16 + weight_bytes(param));
+    }
+}

@@ -1,0 +1,85 @@
+/* The norm of all gradients, and whether every one of them is finite. Nothing has changed yet when
+ * this says no. */
+#include "step/opt.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* Finite, and still so after unscaling. */
+static int is_usable(const muon_opt *opt, const sumsq *sum)
+{
+    float largest;
+    memcpy(&largest, &sum->largest, sizeof largest);
+    return (double)largest * opt->grad_factor <= (double)FLT_MAX;
+}
+
+static void check_unit(void *arg, int64_t index, int worker)
+{
+    muon_opt *opt = arg;
+    const flat_unit *unit = &opt->check_units[index];
+    if (!opt->active[unit->param]) return;
+    const plan_param *param = &opt->plan->params[unit->param];
+    const void *grad = opt->buffers[unit->param].grad;
+    const uint16_t *narrow = (const uint16_t *)grad + unit->begin;
+    const float *wide = (const float *)grad + unit->begin;
+    int bf16 = param->grad_dtype == MUON_BF16;
+    sumsq sum = {0};
+    int64_t n = unit->end - unit->begin;
+    if (bf16 && opt->want_norm)
+        muon__sumsq_add_bf16(&sum, narrow, n);
+    else if (bf16)
+        muon__sumsq_see_bf16(&sum, narrow, n);
+    else if (opt->want_norm)
+        muon__sumsq_add_f32(&sum, wide, n);
+    else
+        muon__sumsq_see_f32(&sum, wide, n);
+    if (!is_usable(opt, &sum)) atomic_store(&opt->nonfinite[unit->param], 1);
+    muon__sumsq_merge(&opt->worker_sum[worker], &sum);
+}
+
+static void count_params(muon_opt *opt)
+{
+    const muon_plan *plan = opt->plan;
+    muon_result *result = &opt->result;
+    for (size_t i = 0; i < plan->nparams; i++) {
+        const plan_param *param = &plan->params[i];
+        if (param->rule == MUON_RULE_FROZEN) continue;
+        if (!opt->active[i])
+            result->missing_params++;
+        else
+            result->phase[MUON_PHASE_CHECK].bytes +=
+                (double)param->numel * (param->grad_dtype == MUON_BF16 ? 2 : 4);
+        if (!atomic_load(&opt->nonfinite[i])) continue;
+        if (!result->skip_param) result->skip_param = param->name;
+        result->nonfinite_params++;
+    }
+}
+
+int muon__step_check(muon_opt *opt, double grad_scale)
+{
+    muon_result *result = &opt->result;
+    opt->grad_factor = 1 / grad_scale;
+    for (size_t i = 0; i < opt->plan->nparams; i++)
+        atomic_store(&opt->nonfinite[i], 0);
+    memset(opt->worker_sum, 0, (size_t)opt->plan->threads * sizeof *opt->worker_sum);
+    muon__pool_run(opt->p, (int64_t)opt->ncheck_units, check_unit, opt);
+    sumsq total = {0};
+    for (int i = 0; i < opt->plan->threads; i++)
+        muon__sumsq_merge(&total, &opt->worker_sum[i]);
+    count_params(opt);
+    result->grad_norm = sqrt(muon__sumsq_value(&total)) / grad_scale;
+    opt->clip_coef = 1;
+    if (opt->clip_norm > 0 && result->grad_norm > opt->clip_norm)
+        opt->clip_coef = opt->clip_norm / result->grad_norm;
+    result->clip_coef = opt->clip_coef;
+    if (result->nonfinite_params == 0) return 1;
+    result->skip = MUON_SKIP_NONFINITE_GRAD;
+    result->clip_coef = 1;
+    return 0;
+}
+
+float muon__grad_multiplier(const muon_opt *opt, const muon_group *group)
+{
+    return (float)(group->clip ? opt->grad_factor * opt->clip_coef : opt->grad_factor);
+}

@@ -1,0 +1,287 @@
+/* tensors - makes, shows and compares safetensors files, for the tests of muonctl.
+ *
+ *     tensors make FILE NAME:DTYPE:SHAPE[:FILL] ...   SHAPE 2x3, or - for a scalar; FILL normal, zero,
+ *                                                     nan, inf, or numbers 1,2,3 again and
+ *                                                     again
+ *     tensors show FILE                               names, dtypes, shapes
+ *     tensors values FILE NAME                        the elements as numbers
+ *     tensors metadata FILE KEY
+ *     tensors diff A B                                largest difference of each tensor, relative to
+ *                                                     the largest element
+ *     tensors orthogonal FILE LIMIT                   fails if X X' (of the short side) is further
+ *                                                     than LIMIT from I in any element
+ *
+ * Elements of `normal` depend on the tensor's name and their index only. */
+#include "muon/safetensors.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "tensors: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void need(muon_status status, const char *what)
+{
+    if (status != MUON_OK) die(what, muon_last_error());
+}
+
+static void *allocate(size_t bytes)
+{
+    void *memory = calloc(1, bytes + 1);
+    if (!memory) die("memory", "none left");
+    return memory;
+}
+
+static int64_t elements(const muon_st_tensor *t)
+{
+    int64_t n = 1;
+    for (int d = 0; d < t->ndim; d++)
+        n *= t->shape[d];
+    return n;
+}
+
+static muon_st_tensor get(const muon_st *file, size_t i)
+{
+    muon_st_tensor t;
+    need(muon_st_get(file, i, &t, sizeof t), "get");
+    return t;
+}
+
+static float *read_f32(muon_st *file, size_t i)
+{
+    muon_st_tensor t = get(file, i);
+    float *x = allocate((size_t)elements(&t) * sizeof *x);
+    need(muon_st_read_f32(file, i, x, (size_t)elements(&t)), t.name);
+    return x;
+}
+
+/* ---- make ------------------------------------------------------------------------------------- */
+
+static float normal(const char *name, int64_t i)
+{
+    uint64_t h = 1469598103934665603u;
+    for (; *name; name++)
+        h = (h ^ (unsigned char)*name) * 1099511628211u;
+    h += (uint64_t)i * 0x9E3779B97F4A7C15u;
+    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
+    h = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
+    h ^= h >> 31;
+    int64_t sum = 0; /* of four uniform numbers */
+    for (int k = 0; k < 4; k++)
+        sum += (int64_t)((h >> (16 * k)) & 0xFFFF);
+    return (float)(sum - 131070) / 37837.2f;
+}
+
+static float element(const char *name, const char *fill, int64_t i, int64_t n)
+{
+    if (!*fill || strcmp(fill, "normal") == 0) return normal(name, i);
+    if (strcmp(fill, "zero") == 0) return 0;
+    if (strcmp(fill, "nan") == 0) return i == n / 2 ? NAN : normal(name, i);
+    if (strcmp(fill, "inf") == 0) return i == n / 2 ? INFINITY : normal(name, i);
+    int64_t count = 1;
+    for (const char *c = fill; *c; c++)
+        count += *c == ',';
+    for (int64_t skip = i % count; skip > 0; skip--)
+        fill = strchr(fill, ',') + 1;
+    return strtof(fill, NULL);
+}
+
+static void store(char *to, const char *dtype, int64_t i, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (strcmp(dtype, "F32") == 0) {
+        memcpy(to + 4 * i, &value, 4);
+    } else if (strcmp(dtype, "BF16") == 0) {
+        uint16_t half = (uint16_t)(bits >> 16);
+        memcpy(to + 2 * i, &half, 2);
+    } else if (strcmp(dtype, "F64") == 0) {
+        double wide = (double)value;
+        memcpy(to + 8 * i, &wide, 8);
+    } else if (strcmp(dtype, "I64") == 0) {
+        int64_t whole = (int64_t)value;
+        memcpy(to + 8 * i, &whole, 8);
+    } else if (strcmp(dtype, "F16") != 0 && strcmp(dtype, "U8") != 0) { /* those two: zeros */
+        die(dtype, "unknown dtype");
+    }
+}
+
+static size_t dtype_size(const char *dtype)
+{
+    if (strcmp(dtype, "U8") == 0) return 1;
+    if (strcmp(dtype, "F32") == 0) return 4;
+    return strcmp(dtype, "F64") == 0 || strcmp(dtype, "I64") == 0 ? 8 : 2;
+}
+
+static void parse_shape(muon_st_tensor *t, const char *text)
+{
+    while (*text && *text != '-') {
+        char *end;
+        t->shape[t->ndim++] = strtoll(text, &end, 10);
+        text = *end == 'x' ? end + 1 : end;
+    }
+}
+
+/* Cuts the word at ':'; memory is the tensor's. */
+static void *parse_tensor(muon_st_tensor *t, char *word)
+{
+    char *part[4] = {word, NULL, NULL, NULL};
+    static char none[] = "";
+    for (int k = 1; k < 4; k++) {
+        part[k] = part[k - 1] ? strchr(part[k - 1], ':') : NULL;
+        if (part[k]) *part[k]++ = '\0';
+    }
+    if (!part[2]) die(word, "must be NAME:DTYPE:SHAPE[:FILL]");
+    memset(t, 0, sizeof *t);
+    t->name = part[0];
+    t->dtype = part[1];
+    parse_shape(t, part[2]);
+    t->bytes = (size_t)elements(t) * dtype_size(t->dtype);
+    char *data = allocate(t->bytes);
+    for (int64_t i = 0; i < elements(t); i++)
+        store(data, t->dtype, i, element(t->name, part[3] ? part[3] : none, i, elements(t)));
+    t->data = data;
+    return data;
+}
+
+static void make(const char *path, char **words, size_t count)
+{
+    muon_st_tensor *tensors = allocate(count * sizeof *tensors);
+    void **data = allocate(count * sizeof *data);
+    for (size_t i = 0; i < count; i++)
+        data[i] = parse_tensor(&tensors[i], words[i]);
+    need(muon_st_write(path, tensors, count, NULL, 0), path);
+    for (size_t i = 0; i < count; i++)
+        free(data[i]);
+    free(data);
+    free(tensors);
+}
+
+/* ---- looking ---------------------------------------------------------------------------------- */
+
+static void show(muon_st *file)
+{
+    for (size_t i = 0; i < muon_st_count(file); i++) {
+        muon_st_tensor t = get(file, i);
+        printf("%s %s ", t.name, t.dtype);
+        for (int d = 0; d < t.ndim; d++)
+            printf("%s%lld", d ? "x" : "", (long long)t.shape[d]);
+        printf(t.ndim ? "\n" : "-\n");
+    }
+}
+
+static void values(muon_st *file, const char *name)
+{
+    int64_t at = muon_st_find(file, name);
+    if (at < 0) die(name, "no such tensor");
+    muon_st_tensor t = get(file, (size_t)at);
+    char *data = allocate(t.bytes);
+    int whole = strcmp(t.dtype, "I64") == 0;
+    float *x = whole ? NULL : read_f32(file, (size_t)at);
+    if (whole) need(muon_st_read(file, (size_t)at, data, t.bytes), name);
+    for (int64_t i = 0; i < elements(&t); i++) {
+        int64_t integer = 0;
+        if (whole) memcpy(&integer, data + 8 * i, 8);
+        printf("%s%.6g", i ? " " : "", whole ? (double)integer : (double)x[i]);
+    }
+    printf("\n");
+    free(x);
+    free(data);
+}
+
+/* 0 for equal bytes, also of NaN. */
+static void diff(muon_st *a, muon_st *b)
+{
+    if (muon_st_count(a) != muon_st_count(b)) die("diff", "different numbers of tensors");
+    for (size_t i = 0; i < muon_st_count(a); i++) {
+        muon_st_tensor t = get(a, i);
+        int64_t at = muon_st_find(b, t.name);
+        if (at < 0) die(t.name, "only in the first file");
+        muon_st_tensor u = get(b, (size_t)at);
+        if (elements(&t) != elements(&u)) die(t.name, "different shapes");
+        float *x = read_f32(a, i), *y = read_f32(b, (size_t)at);
+        double worst = 0, largest = 0;
+        for (int64_t k = 0; k < elements(&t); k++) {
+            worst = fmax(worst, fabs((double)x[k] - (double)y[k]));
+            largest = fmax(largest, fabs((double)x[k]));
+        }
+        printf("%s %.1e\n", t.name, largest > 0 ? worst / largest : worst);
+        free(x);
+        free(y);
+    }
+}
+
+static double gram(const float *x, int64_t cols, int wide, int64_t i, int64_t j, int64_t length)
+{
+    double sum = 0;
+    for (int64_t k = 0; k < length; k++)
+        sum += (double)(wide ? x[i * cols + k] : x[k * cols + i]) *
+               (double)(wide ? x[j * cols + k] : x[k * cols + j]);
+    return sum;
+}
+
+static int orthogonal(muon_st *file, double limit)
+{
+    int bad = 0;
+    for (size_t n = 0; n < muon_st_count(file); n++) {
+        muon_st_tensor t = get(file, n);
+        if (t.ndim < 2) continue;
+        int64_t rows = t.shape[t.ndim - 2], cols = t.shape[t.ndim - 1], count = elements(&t);
+        int wide = rows < cols;
+        int64_t side = wide ? rows : cols, length = wide ? cols : rows;
+        float *x = read_f32(file, n);
+        double worst = 0;
+        for (int64_t m = 0; m < count; m += rows * cols)
+            for (int64_t i = 0; i < side; i++)
+                for (int64_t j = 0; j < side; j++)
+                    worst = fmax(worst, fabs(gram(x + m, cols, wide, i, j, length) - (i == j)));
+        if (!(worst <= limit)) {
+            printf("%s is %g from orthogonal\n", t.name, worst);
+            bad = 1;
+        }
+        free(x);
+    }
+    return bad;
+}
+
+static muon_st *open_file(const char *path)
+{
+    muon_st *file = NULL;
+    need(muon_st_open(&file, path), path);
+    return file;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3) die("usage", "see the head of tensors.c");
+    const char *verb = argv[1], *path = argv[2], *more = argc > 3 ? argv[3] : "";
+    int code = 0;
+    if (strcmp(verb, "make") == 0) {
+        make(path, argv + 3, (size_t)argc - 3);
+        return 0;
+    }
+    muon_st *file = open_file(path);
+    if (strcmp(verb, "show") == 0) {
+        show(file);
+    } else if (strcmp(verb, "values") == 0) {
+        values(file, more);
+    } else if (strcmp(verb, "metadata") == 0) {
+        const char *value = muon_st_metadata(file, more);
+        printf("%s\n", value ? value : "(none)");
+    } else if (strcmp(verb, "diff") == 0) {
+        muon_st *other = open_file(more);
+        diff(file, other);
+        muon_st_close(other);
+    } else if (strcmp(verb, "orthogonal") == 0) {
+        code = orthogonal(file, strtod(more, NULL));
+    } else {
+        die(verb, "unknown verb");
+    }
+    muon_st_close(file);
+    return code;
+}

@@ -1,0 +1,177 @@
+/* Products: every backend against plain fp64 loops, on all shapes of tiles and strides. */
+#include "testlib.h"
+
+#include "la/la.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const la_ops *const backends[] = {
+    &muon__la_reference,
+#ifdef MUON_HAVE_BLIS
+    &muon__la_blis,
+#endif
+};
+
+typedef struct problem {
+    int64_t m, n, k;
+    float *a, *b, *d, *c;
+} problem;
+
+static problem make(int64_t m, int64_t n, int64_t k)
+{
+    problem p = {m, n, k, NULL, NULL, NULL, NULL};
+    float **parts[] = {&p.a, &p.b, &p.d, &p.c};
+    int64_t sizes[] = {m * k, k * n, m * n, m * n};
+    for (int i = 0; i < 4; i++) {
+        *parts[i] = malloc((size_t)sizes[i] * sizeof(float));
+        assert_non_null(*parts[i]);
+        testlib_fill_gauss(*parts[i], sizes[i], 1);
+    }
+    return p;
+}
+
+static void destroy(problem *p)
+{
+    free(p->a);
+    free(p->b);
+    free(p->d);
+    free(p->c);
+}
+
+/* The largest difference to alpha a b + beta d + diagonal I in double, over sqrt(k). */
+static double worst(const problem *p, const la_product *q)
+{
+    double most = 0;
+    for (int64_t i = 0; i < p->m; i++) {
+        for (int64_t j = 0; j < p->n; j++) {
+            double want = 0;
+            for (int64_t l = 0; l < p->k; l++)
+                want += (double)q->a.data[i * q->a.rs + l * q->a.cs] *
+                        (double)q->b.data[l * q->b.rs + j * q->b.cs];
+            want = (double)q->alpha * want +
+                   (q->d ? (double)q->beta * (double)q->d[i * q->ldc + j] : 0);
+            if (i == j) want += (double)q->diagonal;
+            double error = fabs((double)q->c[i * q->ldc + j] - want);
+            if (!(error <= most)) most = error;
+        }
+    }
+    return most / sqrt((double)p->k);
+}
+
+static void products_agree_with_plain_loops(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{1, 1, 1},      {1, 7, 3},     {7, 1, 5},
+                                        {5, 6, 1},      {47, 49, 48},  {64, 1100, 20},
+                                        {1100, 64, 20}, {130, 520, 33}};
+    for (size_t i = 0; i < COUNT(backends); i++) {
+        for (size_t s = 0; s < COUNT(shapes); s++) {
+            testlib_seed(s);
+            problem p = make(shapes[s][0], shapes[s][1], shapes[s][2]);
+            for (int t = 0; t < 4; t++) { /* each operand as it is and transposed */
+                la_product q = {.m = p.m, .n = p.n, .k = p.k, .alpha = 0.5f, .c = p.c, .ldc = p.n};
+                q.a = t & 1 ? (la_view){p.a, 1, p.m} : (la_view){p.a, p.k, 1};
+                q.b = t & 2 ? (la_view){p.b, 1, p.k} : (la_view){p.b, p.n, 1};
+                if (t >= 2) q.d = p.d, q.beta = -2, q.diagonal = 3;
+                muon__la_multiply(backends[i], NULL, &q);
+                testlib_assert_error(worst(&p, &q), 3e-6, "%s %lldx%lldx%lld form %d",
+                                     backends[i]->name, (long long)p.m, (long long)p.n,
+                                     (long long)p.k, t);
+            }
+            destroy(&p);
+        }
+    }
+}
+
+static void symmetric_products_are_full_and_exactly_symmetric(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 15, 16, 17, 100, 319, 320, 321, 400, 577};
+    for (size_t i = 0; i < COUNT(backends); i++) {
+        for (size_t s = 0; s < COUNT(sizes); s++) {
+            int64_t m = sizes[s], k = 19;
+            testlib_seed(s);
+            problem p = make(m, m, k);
+            for (int64_t r = 0; r < m; r++) /* what is added must be symmetric too */
+                for (int64_t c = 0; c < r; c++)
+                    p.d[c * m + r] = p.d[r * m + c];
+            la_product q = {.m = m,
+                            .n = m,
+                            .k = k,
+                            .alpha = 2,
+                            .a = {p.a, k, 1},
+                            .b = {p.a, 1, k},
+                            .beta = -1,
+                            .d = p.d,
+                            .diagonal = 0.5f,
+                            .c = p.c,
+                            .ldc = m,
+                            .symmetric = 1};
+            muon__la_multiply(backends[i], NULL, &q);
+            testlib_assert_error(worst(&p, &q), 5e-6, "%s %lld", backends[i]->name, (long long)m);
+            for (int64_t r = 0; r < m; r++)
+                for (int64_t c = 0; c < r; c++)
+                    assert_true(p.c[r * m + c] == p.c[c * m + r]);
+            destroy(&p);
+        }
+    }
+}
+
+static void threads_do_not_change_a_bit(void **state)
+{
+    (void)state;
+    testlib_seed(8);
+    problem p = make(700, 700, 300);
+    float *first = malloc(700 * 700 * sizeof *first);
+    assert_non_null(first);
+    for (size_t i = 0; i < COUNT(backends); i++) {
+        for (int symmetric = 0; symmetric < 2; symmetric++) {
+            for (int threads = 1; threads <= 4; threads++) {
+                pool *workers = NULL;
+                assert_ok(muon__pool_create(&workers, threads));
+                la_product q = {.m = 700,
+                                .n = 700,
+                                .k = 300,
+                                .alpha = 1,
+                                .a = {p.a, 300, 1},
+                                .b = {p.a, 1, 300},
+                                .c = p.c,
+                                .ldc = 700,
+                                .symmetric = symmetric};
+                memset(p.c, 0xff, 700 * 700 * sizeof *p.c);
+                muon__la_multiply(backends[i], workers, &q);
+                if (threads == 1)
+                    memcpy(first, p.c, 700 * 700 * sizeof *first);
+                else
+                    assert_memory_equal(first, p.c, 700 * 700 * sizeof *first);
+                muon__pool_destroy(workers);
+            }
+        }
+    }
+    free(first);
+    destroy(&p);
+}
+
+static void backends_are_found_by_name(void **state)
+{
+    (void)state;
+    const la_ops *la = NULL;
+    assert_ok(muon__la_find(&la, "reference"));
+    assert_ptr_equal(la, &muon__la_reference);
+    assert_ok(muon__la_find(&la, NULL));
+    assert_ptr_equal(la, backends[COUNT(backends) - 1]);
+    assert_fails(muon__la_find(&la, "openblas"), MUON_E_NAME, "'openblas' is not one of: ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_agree_with_plain_loops),
+        cmocka_unit_test(symmetric_products_are_full_and_exactly_symmetric),
+        cmocka_unit_test(threads_do_not_change_a_bit),
+        cmocka_unit_test(backends_are_found_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,62 @@
+/* testlib.h - what the tests share: seeded matrices with chosen spectra, an fp64 oracle of the
+ * Newton-Schulz iteration, errors, and control over the library's allocations. */
+#ifndef TESTS_TESTLIB_H
+#define TESTS_TESTLIB_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "muon/muon.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Fails with the library's message if a call is not MUON_OK. */
+#define assert_ok(call) testlib_assert_status((call), MUON_OK, NULL, #call, __FILE__, __LINE__)
+/* Expects a status and, in the message, a text. */
+#define assert_fails(call, status, text)                                                           \
+    testlib_assert_status((call), (status), (text), #call, __FILE__, __LINE__)
+void testlib_assert_status(muon_status got, muon_status want, const char *text, const char *call,
+                           const char *file, int line);
+
+/* Fails unless error <= bound; NaN fails. what is a printf format. */
+void testlib_assert_error(double error, double bound, const char *what, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- Random numbers: the same on every machine. */
+void testlib_seed(uint64_t seed);
+uint64_t testlib_bits(void);
+double testlib_uniform(void); /* [0, 1) */
+double testlib_gauss(void);
+
+/* ---- Matrices, row-major */
+void testlib_fill_gauss(float *x, int64_t n, double scale);
+
+typedef enum spectrum {
+    SPECTRUM_GAUSSIAN,  /* independent entries */
+    SPECTRUM_DECAY,     /* 1 .. 1e-8, geometric */
+    SPECTRUM_RANK8,     /* 8 equal ones, the rest 0 */
+    SPECTRUM_POWER,     /* 1 / i */
+    SPECTRUM_SPIKE_1E3, /* one, 1e3 times the rest */
+    SPECTRUM_SPIKE_1E6,
+    NSPECTRA
+} spectrum;
+
+const char *testlib_spectrum_name(spectrum s);
+/* x[rows][cols] = U diag(s) V' with random orthonormal U and V. */
+void testlib_fill_spectrum(float *x, int64_t rows, int64_t cols, spectrum s);
+
+/* The Newton-Schulz iteration of these steps in fp64, standard form, on x / (norm_scale |x|). */
+void testlib_newton_schulz(double *out, const float *x, int64_t rows, int64_t cols,
+                           const double (*abc)[3], int steps, double norm_scale);
+
+double testlib_relative_error(const float *got, const double *want, int64_t n); /* Frobenius */
+
+/* ---- Allocations of the library and of the test itself (not of shared libraries) */
+void testlib_allow_allocations(int64_t k); /* the k + 1st and later ones fail; -1: none fails */
+int64_t testlib_allocations(void);         /* so far */
+
+#endif
