@@ -26,5 +26,6 @@ target_compile_features(muon_language INTERFACE c_std_11)
 target_compile_options(muon_language INTERFACE -ffp-contract=off -fno-math-errno)
 target_compile_definitions(muon_language INTERFACE _POSIX_C_SOURCE=200809L)
 
+set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_C_VISIBILITY_PRESET hidden)

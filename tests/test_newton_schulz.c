@@ -401,7 +401,7 @@ static void bad_shapes_and_settings_are_refused(void **state)
     assert_fails(muon_ortho_create(&ortho, 1, 1, 1, NULL, 1, "mkl"), MUON_E_NAME, "mkl");
     assert_fails(muon_ortho_create(NULL, 1, 1, 1, NULL, 1, NULL), MUON_E_ARG, "out");
     muon_group g = settings("you", 0, MUON_ALGORITHM_AUTO);
-    g.ns_eps = NAN;
+    g.ns_eps = (double)NAN;
     assert_fails(muon_ortho_create(&ortho, 1, 1, 1, &g, 1, NULL), MUON_E_VALUE, "ns_eps");
     assert_null(ortho);
     assert_fails(muon_ortho_run(NULL, NULL, NULL), MUON_E_ARG, "ortho");

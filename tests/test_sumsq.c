@@ -87,7 +87,8 @@ static void the_value_agrees_with_long_double(void **state)
             want += (long double)x[i] * (long double)x[i];
         }
         double got = value_of(x, N);
-        testlib_assert_error((double)fabsl(got / want - 1), 1e-11, "scale %g", scales[s]);
+        testlib_assert_error((double)fabsl((long double)got / want - 1), 1e-11, "scale %g",
+                             scales[s]);
     }
 }
 
