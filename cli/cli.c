@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static const char *command_name;
@@ -13,21 +14,55 @@ void cli_set_command(const char *name)
     command_name = name;
 }
 
-static void print_start(const char *kind)
+static int my_rank = -1; /* of many; -1: there is only one */
+static char kept[4096];
+
+void cli_set_rank(int rank)
+{
+    my_rank = rank;
+}
+
+/* "muonctl: step: rank 3: " */
+static void print_start(void)
 {
     fprintf(stderr, "muonctl: ");
     if (command_name) fprintf(stderr, "%s: ", command_name);
-    fprintf(stderr, "%s", kind);
+    if (my_rank > 0) fprintf(stderr, "rank %d: ", my_rank);
+}
+
+void cli_print_kept(void)
+{
+    if (!kept[0]) return;
+    print_start();
+    fprintf(stderr, "%s\n", kept);
+}
+
+void cli_drop_kept(void)
+{
+    kept[0] = '\0';
+}
+
+/* A failure; `after` ends the message. */
+__attribute__((format(printf, 1, 0))) static void tell(const char *format, va_list args,
+                                                       const char *after)
+{
+    if (my_rank < 0) {
+        print_start();
+        vfprintf(stderr, format, args);
+        fprintf(stderr, "%s\n", after);
+    } else if (!kept[0]) {
+        vsnprintf(kept, sizeof kept, format, args);
+        size_t used = strlen(kept);
+        snprintf(kept + used, sizeof kept - used, "%s", after);
+    }
 }
 
 int cli_fail(const char *format, ...)
 {
     va_list args;
-    print_start("");
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    tell(format, args, "");
     va_end(args);
-    fputc('\n', stderr);
     return CLI_FAILED;
 }
 
@@ -38,42 +73,48 @@ int cli_fail_library(void)
 
 int cli_fail_library_at(const char *format, ...)
 {
+    char after[2048];
+    snprintf(after, sizeof after, ": %s", muon_last_error());
     va_list args;
-    print_start("");
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    tell(format, args, after);
     va_end(args);
-    fprintf(stderr, ": %s\n", muon_last_error());
     return CLI_FAILED;
 }
 
 int cli_misuse(const char *format, ...)
 {
+    char after[128];
+    snprintf(after, sizeof after, "\ntry: muonctl %s%s--help", command_name ? command_name : "",
+             command_name ? " " : "");
     va_list args;
-    print_start("");
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    tell(format, args, after);
     va_end(args);
-    fprintf(stderr, "\ntry: muonctl %s%s--help\n", command_name ? command_name : "",
-            command_name ? " " : "");
     return CLI_MISUSE;
 }
 
 void cli_note(const char *format, ...)
 {
+    if (my_rank > 0) return;
     va_list args;
-    print_start("note: ");
     va_start(args, format);
+    print_start();
+    fprintf(stderr, "note: ");
     vfprintf(stderr, format, args);
-    va_end(args);
     fputc('\n', stderr);
+    va_end(args);
+}
+
+void cli_must(int code)
+{
+    if (code != CLI_DONE) exit(code);
 }
 
 static void *checked(void *memory)
 {
-    if (memory) return memory;
-    cli_fail("out of memory");
-    exit(CLI_FAILED);
+    cli_must(memory ? CLI_DONE : cli_fail("out of memory"));
+    return memory;
 }
 
 void *cli_alloc(size_t count, size_t size)

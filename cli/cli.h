@@ -24,11 +24,21 @@ int cli_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "muonctl: step: note: ..." on stderr: nothing is wrong, but a reader would want to know. */
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Where there are many ranks (launch.h): notes are rank 0's, and the first failure is kept until it
+ * is clear whose is printed. */
+void cli_set_rank(int rank);
+void cli_print_kept(void);
+void cli_drop_kept(void);
+
 #define DO(call)                                                                                   \
     do {                                                                                           \
         int do_code_ = (call);                                                                     \
         if (do_code_ != CLI_DONE) return do_code_;                                                 \
     } while (0)
+
+/* For what cannot fail at this place, and where ranks that wait for this one would wait for ever:
+ * ends the program unless the code is CLI_DONE. */
+void cli_must(int code);
 
 /* A tool that cannot allocate has nothing left to do: these end the program. */
 void *cli_alloc(size_t count, size_t size); /* zeros; free with free */

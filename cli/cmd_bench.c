@@ -1,6 +1,8 @@
 /* muonctl bench - how fast, compared with what this machine can do, and whether it is right. */
 #include "bench.h"
+#include "bench_ranks.h"
 #include "commands.h"
+#include "launch.h"
 #include "names.h"
 #include "report.h"
 
@@ -51,6 +53,7 @@ static void print_list(void)
 {
     for (size_t i = 0; i < NKINDS; i++)
         printf("%-28s %s\n", kinds[i]->grammar, kinds[i]->help);
+    printf("%-28s %s\n", "ranks:MODEL", "the same on all ranks of mpirun, against one of them");
     printf("\nwithout PROBLEM:");
     for (size_t i = 0; i < NSTANDARD; i++)
         printf(" %s", standard_problems[i]);
@@ -68,9 +71,19 @@ static const bench_kind *find_kind(const char *text, const char **rest)
     return NULL;
 }
 
+/* "ranks:MODEL" is measured by a driver of its own: what follows the ':', or NULL. */
+static const char *ranks_model(const char *text)
+{
+    static const char prefix[] = "ranks:";
+    return strncmp(text, prefix, sizeof prefix - 1) == 0 ? text + sizeof prefix - 1 : NULL;
+}
+
 static int check(const char *text)
 {
     const char *rest;
+    if (ranks_model(text)) return bench_ranks_check(ranks_model(text));
+    if (launch_size() > 1)
+        return cli_misuse("'%s' is for one process; under mpirun there is ranks:MODEL", text);
     const bench_kind *kind = find_kind(text, &rest);
     if (kind && *rest) return kind->check(rest);
     if (kind) return cli_misuse("'%s' is incomplete: %s", text, kind->grammar);
@@ -141,7 +154,11 @@ static int bench(const char *text)
 {
     bench_problem *problem = NULL;
     outcome best;
-    const char *rest;
+    const char *rest = ranks_model(text);
+    if (rest) {
+        bench_ranks_settings settings = {&how, repeat, as_table, min_time};
+        return bench_ranks_run(text, rest, &settings);
+    }
     DO(find_kind(text, &rest)->create(&problem, rest, &how));
     if (isatty(STDERR_FILENO)) fprintf(stderr, "%s ...\n", text);
     bench_machine *machine = bench_machine_create(problem->limit, problem->bytes, how.threads);
@@ -153,21 +170,32 @@ static int bench(const char *text)
     return code;
 }
 
+static int bench_all(int noperands, char **operands)
+{
+    DO(compute_resolve(&how));
+    if (noperands == 0 && launch_size() > 1)
+        return cli_misuse("under mpirun name a problem: ranks:MODEL");
+    for (int i = 0; i < noperands; i++)
+        DO(check(operands[i]));
+    if (as_table && launch_size() == 1)
+        printf("%-28s %11s %9s %9s %6s\n", "problem", "seconds", "rate", "peak", "ratio");
+    for (int i = 0; i < noperands; i++)
+        DO(bench(operands[i]));
+    for (size_t i = 0; noperands == 0 && i < NSTANDARD; i++)
+        DO(bench(standard_problems[i]));
+    return CLI_DONE;
+}
+
 static int run(int noperands, char **operands)
 {
     if (list) {
         print_list();
         return CLI_DONE;
     }
-    DO(compute_resolve(&how));
-    for (int i = 0; i < noperands; i++)
-        DO(check(operands[i]));
-    if (as_table) printf("%-28s %11s %9s %9s %6s\n", "problem", "seconds", "rate", "peak", "ratio");
-    for (int i = 0; i < noperands; i++)
-        DO(bench(operands[i]));
-    for (size_t i = 0; noperands == 0 && i < NSTANDARD; i++)
-        DO(bench(standard_problems[i]));
-    return CLI_DONE;
+    DO(launch_start());
+    int code = bench_all(noperands, operands);
+    launch_end();
+    return code;
 }
 
 const command cmd_bench = {
@@ -180,10 +208,13 @@ const command cmd_bench = {
         "cubed, or loops over memory. Prints a line of JSON for each: problem, seconds, rate "
         "(useful GFLOP/s or GB/s), peak (the machine's rate, null if unknown), ratio, threads, "
         "unit, algorithm, best_of, verified. What was timed is verified; a wrong result ends the "
-        "run with exit code 1. Without PROBLEM a standard list is run; --list prints it.",
+        "run with exit code 1. Under mpirun, ranks:MODEL compares a step on all ranks with the "
+        "same step "
+        "on one of them. Without PROBLEM a standard list is run; --list prints it.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl bench ns:1024x4096 ns:64x192x512 adamw:50M step:gpt2-124m\n"
-               "  muonctl bench ns:1024x4096@coefficients=polar_express,algorithm=gram --table",
+               "  muonctl bench ns:1024x4096@coefficients=polar_express,algorithm=gram --table\n"
+               "  mpirun -n 2 muonctl bench ranks:gpt2-124m --threads 1",
     .run = run,
 };

@@ -31,7 +31,8 @@ static int run(int noperands, char **operands)
     DO(tensors_open(&params, params_path));
     int code = config_load(&cfg, config_path, params);
     if (code == CLI_DONE) {
-        code = explain(&cfg);
+        code = config_place(&cfg, cfg.muon.nranks);
+        if (code == CLI_DONE) code = explain(&cfg);
         config_destroy(&cfg);
     }
     muon_st_close(params);

@@ -1,6 +1,7 @@
 /* muonctl step - one optimizer step on tensors in files. */
 #include "commands.h"
 #include "compute.h"
+#include "launch.h"
 #include "report.h"
 #include "step_data.h"
 
@@ -44,14 +45,23 @@ static void log_message(void *user, muon_log_level level, const char *message)
     cli_note("%s", message);
 }
 
+/* What the library's collective calls return is the same on every rank, unless the ranks have lost
+ * each other. */
+static int settle(muon_status status)
+{
+    if (status == MUON_OK) return launch_agree(CLI_DONE);
+    int code = cli_fail_library();
+    return status == MUON_E_COMM || status == MUON_E_TIMEOUT ? launch_give_up(code)
+                                                             : launch_agree(code);
+}
+
 static int create(muon_opt **out, step_data *data)
 {
     data->cfg.muon.threads = how.threads;
     data->cfg.muon.backend = how.backend;
+    data->cfg.muon.comm = launch_comm();
     if (verbose) data->cfg.muon.log = log_message;
-    if (muon_create(out, &data->cfg.muon, data->cfg.params, data->cfg.nparams) != MUON_OK)
-        return cli_fail_library();
-    return CLI_DONE;
+    return settle(muon_create(out, &data->cfg.muon, data->cfg.params, data->cfg.nparams));
 }
 
 static int read_logits(step_data *data)
@@ -70,36 +80,53 @@ static int step(muon_opt *opt, const step_data *data, muon_result *result)
     args.max_logits = (const float *const *)data->logits;
     args.grad_scale = data->cfg.grad_scale;
     muon_result_init(result, sizeof *result);
-    return muon_step(opt, &args, result) == MUON_OK ? CLI_DONE : cli_fail_library();
+    return settle(muon_step(opt, &args, result));
 }
 
 static int write_results(muon_opt *opt, const step_data *data, outputs *out)
 {
     DO(step_data_write(data, out));
-    DO(step_state_write(opt, &data->cfg, out));
-    return outputs_commit(out);
+    DO(step_state_write(opt, data, out));
+    return launch_agree(outputs_commit(out)); /* others than rank 0 have none */
 }
 
 static void print_results(const muon_result *result, const step_data *data, const outputs *out)
 {
+    int64_t messages[] = {result->messages_sent, result->bytes_sent};
+    launch_sum(messages, 2);
+    if (launch_rank() != 0) return;
+    report_ranks ranks = {launch_size(), messages[0], messages[1]};
     if (as_json) {
-        report_json(result, how.threads);
+        report_json(result, how.threads, &ranks);
         return;
     }
-    report_text(result, data->logits ? &data->cfg.muon : NULL);
+    report_text(result, data->logits ? &data->cfg.muon : NULL, &ranks);
     printf("\n");
     for (size_t i = 0; i < out->count; i++)
         printf("wrote %s\n", out->final[i]);
 }
 
+/* What a rank does alone before the optimizer exists, and after. */
+static int prepare(step_data *data)
+{
+    DO(compute_resolve(&how));
+    DO(step_data_open(data, config_path, params_path, grads_path));
+    return read_logits(data);
+}
+
+static int read_inputs(step_data *data, muon_opt *opt, outputs *out)
+{
+    DO(step_data_read(data, muon_get_plan(opt)));
+    if (state_path) DO(step_state_read(opt, data, state_path));
+    return launch_rank() == 0 ? outputs_open(out, out_dir) : CLI_DONE;
+}
+
 static int work(step_data *data, muon_opt **opt, outputs *out)
 {
     muon_result result;
-    DO(step_data_open(data, config_path, params_path, grads_path));
-    DO(read_logits(data));
+    DO(launch_agree(prepare(data)));
     DO(create(opt, data));
-    if (state_path) DO(step_state_read(*opt, state_path));
-    DO(outputs_open(out, out_dir));
+    DO(launch_agree(read_inputs(data, *opt, out)));
     DO(step(*opt, data, &result));
     DO(write_results(*opt, data, out));
     print_results(&result, data, out);
@@ -112,7 +139,7 @@ static int run(int noperands, char **operands)
 {
     (void)noperands;
     (void)operands;
-    DO(compute_resolve(&how));
+    DO(launch_start());
     step_data data = {.params = NULL};
     outputs out = {.dir = NULL};
     muon_opt *opt = NULL;
@@ -120,6 +147,7 @@ static int run(int noperands, char **operands)
     outputs_close(&out);
     muon_destroy(opt);
     step_data_close(&data);
+    launch_end();
     return code;
 }
 
@@ -131,7 +159,8 @@ const command cmd_step = {
         "says, and writes DIR/params.safetensors, DIR/state.safetensors and, if the config asks "
         "for bf16 copies, DIR/copy.safetensors: all of them, or none if anything fails. A NaN or "
         "infinity in a gradient skips the step: weights and state are written as they were, and "
-        "the exit code is 0, because that is how training goes on.",
+        "the exit code is 0, because that is how training goes on. Under mpirun or srun the ranks "
+        "share the tensors and the work, and the files have the same bytes.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl step --config run.json --params w.safetensors --grads g.safetensors \\\n"

@@ -1,15 +1,19 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "compute.h"
 
+#include "launch.h"
+
 #include <sched.h>
 #include <unistd.h>
 
-/* What threads = 0 means to the library, as a number that can be reported. */
+/* What threads = 0 means to the library, as a number that can be reported; ranks that share processors
+ * share them evenly. */
 static int available_threads(void)
 {
     cpu_set_t set;
     long count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
                                                              : sysconf(_SC_NPROCESSORS_ONLN);
+    count /= launch_sharing();
     if (count < 1) return 1;
     return count < COMPUTE_MOST_THREADS ? (int)count : COMPUTE_MOST_THREADS;
 }

@@ -25,6 +25,7 @@ void config_destroy(config *c)
     free(c->groups);
     free(c->params);
     free(c->attention);
+    free(c->meshes);
     free(c->rules);
     json_decref(c->root);
     *c = (config){.root = NULL};
@@ -32,13 +33,14 @@ void config_destroy(config *c)
 
 typedef struct top {
     const char *preset;
-    node groups, classify, params, qk_clip;
+    node groups, classify, params, qk_clip, meshes, machine;
     muon_config muon;
     double grad_scale;
 } top;
 
 static const char *const wires[] = {"", "f32", "bf16", NULL};
 static const char *const missing[] = {"error", "skip", NULL};
+static const char *const paths[] = {"pipeline", "reference", NULL};
 
 static const field top_fields[] = {
     {.key = "preset", .type = FIELD_TEXT, .offset = offsetof(top, preset)},
@@ -58,6 +60,22 @@ static const field top_fields[] = {
     {.key = "workspace_budget",
      .type = FIELD_INT64,
      .offset = offsetof(top, muon.workspace_budget)},
+    {.key = "meshes", .type = FIELD_ANY, .offset = offsetof(top, meshes)},
+    {.key = "machine", .type = FIELD_ANY, .offset = offsetof(top, machine)},
+    {.key = "path", .type = FIELD_CHOICE, .offset = offsetof(top, muon.path), .choices = paths},
+    {.key = "in_flight", .type = FIELD_INT, .offset = offsetof(top, muon.in_flight)},
+    {.key = "timeout", .type = FIELD_NUMBER, .offset = offsetof(top, muon.timeout)},
+};
+
+static const field machine_fields[] = {
+    {.key = "flops", .type = FIELD_NUMBER, .offset = offsetof(muon_machine, flops)},
+    {.key = "node_bandwidth",
+     .type = FIELD_NUMBER,
+     .offset = offsetof(muon_machine, node_bandwidth)},
+    {.key = "bandwidth", .type = FIELD_NUMBER, .offset = offsetof(muon_machine, bandwidth)},
+    {.key = "ranks_per_node",
+     .type = FIELD_INT64,
+     .offset = offsetof(muon_machine, ranks_per_node)},
 };
 
 /* What decides the update rule, for the metadata of the state. */
@@ -93,7 +111,11 @@ static int read_all(config *c, const char *path, const muon_st *tensors)
     c->grad_scale = t.grad_scale;
     c->rules = rules_text(c->root);
     DO(check_preset(&root, t.preset));
+    if (t.machine.value)
+        DO(node_read(&t.machine, machine_fields, sizeof machine_fields / sizeof machine_fields[0],
+                     &c->muon.machine));
     DO(config_read_groups(c, &t.groups, t.preset));
+    DO(config_read_meshes(c, &t.meshes));
     DO(config_read_params(c, &t.params, &t.classify, tensors));
     DO(config_read_attention(c, &t.qk_clip));
     c->muon.groups = c->groups;

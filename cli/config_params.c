@@ -58,6 +58,7 @@ typedef struct rule {
     node_texts match;
     const char *matrices, *group;
     int expert, copy_dtype; /* -1: not given */
+    config_layout layout;
 } rule;
 
 static const char *const copy_dtypes[] = {"none", "", "bf16", NULL}; /* as muon_dtype counts */
@@ -71,6 +72,10 @@ static const field rule_fields[] = {
      .type = FIELD_CHOICE,
      .offset = offsetof(rule, copy_dtype),
      .choices = copy_dtypes},
+    {.key = "mesh", .type = FIELD_TEXT, .offset = offsetof(rule, layout.mesh)},
+    {.key = "placement", .type = FIELD_TEXT, .offset = offsetof(rule, layout.placement)},
+    {.key = "boxes", .type = FIELD_ANY, .offset = offsetof(rule, layout.boxes_at)},
+    {.key = "ranges", .type = FIELD_ANY, .offset = offsetof(rule, layout.ranges_at)},
 };
 
 /* Which parameters a pattern matches, asked of the classifier so that globs mean one thing: those
@@ -102,12 +107,13 @@ static size_t find_matches(const config *c, const char *pattern, char *hit)
     return found;
 }
 
-static void apply(const rule *r, int group, muon_param *param)
+static int apply(const rule *r, int group, muon_param *param)
 {
     if (r->matrices) param->matrices = r->matrices;
     if (r->group) param->group = group;
     if (r->expert >= 0) param->expert = r->expert;
     if (r->copy_dtype >= 0) param->copy_dtype = (muon_dtype)r->copy_dtype;
+    return config_apply_layout(&r->layout, param);
 }
 
 /* Every pattern of the rule must find something to do. */
@@ -120,7 +126,7 @@ static int apply_all(config *c, const node *at, const rule *r, int group)
             code = node_fail(at, "'%s' matches none of the %zu parameters", r->match.items[k],
                              c->nparams);
         for (size_t i = 0; i < c->nparams && code == CLI_DONE; i++)
-            if (hit[i]) apply(r, group, &c->params[i]);
+            if (hit[i]) code = apply(r, group, &c->params[i]);
     }
     free(hit);
     return code;
@@ -132,6 +138,7 @@ static int read_rule(config *c, const node *at, rule *r)
     DO(node_read(at, rule_fields, sizeof rule_fields / sizeof rule_fields[0], r));
     node match_at = {NULL, at, "match", 0}, group_at = {NULL, at, "group", 0};
     if (r->group) DO(config_find_group(c, &group_at, r->group, &group));
+    DO(config_read_layout(c, at, &r->layout));
     return apply_all(c, &match_at, r, group);
 }
 

@@ -37,7 +37,18 @@ static void print_phases(const muon_result *result)
     printf("%-10s %12.6f\n", "step", result->seconds);
 }
 
-void report_text(const muon_result *result, const muon_config *clip)
+/* Rates are one rank's own; of many, what counts is who was last, and how far others were before. */
+static void print_phases_of_ranks(const muon_result *result)
+{
+    printf("\n%-10s %12s %12s\n", "phase", "slowest rank", "fastest rank");
+    for (int p = 0; p < MUON_NPHASES; p++)
+        if (result->phase_max[p] > 0)
+            printf("%-10s %12.6f %12.6f\n", muon_phase_name((muon_phase)p), result->phase_max[p],
+                   result->phase_min[p]);
+    printf("%-10s %12.6f %12.6f\n", "step", result->seconds_max, result->seconds_min);
+}
+
+void report_text(const muon_result *result, const muon_config *clip, const report_ranks *all)
 {
     if (!result->applied) {
         printf("skipped: NaN or infinity in the gradient of '%s'",
@@ -58,7 +69,13 @@ void report_text(const muon_result *result, const muon_config *clip)
         printf("%-14s %lld heads above %g%s, largest logit %.6g\n", "qk-clip",
                (long long)result->clipped_heads, clip->qk_threshold,
                clip->qk_log_only ? " (log only)" : "", result->max_logit);
-    print_phases(result);
+    if (all->ranks == 1) {
+        print_phases(result);
+        return;
+    }
+    printf("%-14s %d, %lld messages, %.6g MB\n", "ranks", all->ranks, (long long)all->messages,
+           1e-6 * (double)all->message_bytes);
+    print_phases_of_ranks(result);
 }
 
 json_t *report_number(double value)
@@ -81,6 +98,8 @@ static json_t *phases(const muon_result *result)
         const muon_phase_cost *cost = &result->phase[p];
         json_t *one = json_object();
         json_object_set_new(one, "seconds", report_number(cost->seconds));
+        json_object_set_new(one, "seconds_max", report_number(result->phase_max[p]));
+        json_object_set_new(one, "seconds_min", report_number(result->phase_min[p]));
         json_object_set_new(one, "flops", report_number(cost->flops));
         json_object_set_new(one, "bytes", report_number(cost->bytes));
         json_object_set_new(all, muon_phase_name((muon_phase)p), one);
@@ -88,7 +107,7 @@ static json_t *phases(const muon_result *result)
     return all;
 }
 
-void report_json(const muon_result *result, int threads)
+void report_json(const muon_result *result, int threads, const report_ranks *all)
 {
     json_t *line = json_object();
     json_object_set_new(line, "applied", json_boolean(result->applied));
@@ -103,8 +122,13 @@ void report_json(const muon_result *result, int threads)
     json_object_set_new(line, "matrices", json_integer(result->matrices));
     json_object_set_new(line, "clipped_heads", json_integer(result->clipped_heads));
     json_object_set_new(line, "max_logit", report_number(result->max_logit));
+    json_object_set_new(line, "ranks", json_integer(all->ranks));
+    json_object_set_new(line, "messages", json_integer(all->messages));
+    json_object_set_new(line, "message_bytes", json_integer(all->message_bytes));
     json_object_set_new(line, "threads", json_integer(threads));
     json_object_set_new(line, "seconds", report_number(result->seconds));
+    json_object_set_new(line, "seconds_max", report_number(result->seconds_max));
+    json_object_set_new(line, "seconds_min", report_number(result->seconds_min));
     json_object_set_new(line, "phases", phases(result));
     report_line(line);
 }

@@ -1,6 +1,8 @@
 #include "step_data.h"
 
+#include "launch.h"
 #include "names.h"
+#include "step_output.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,12 +15,12 @@ static int is_frozen(const config *cfg, size_t i)
 
 /* ---- gradients ------------------------------------------------------------------------------ */
 
-static int read_grad(step_data *data, muon_st *file, size_t at, size_t i)
+static int find_grad(step_data *data, size_t at, size_t i)
 {
     muon_st_tensor grad;
     muon_param *param = &data->cfg.params[i];
     tensors_shape got, want;
-    DO(tensors_get(file, at, &grad));
+    DO(tensors_get(data->gradients, at, &grad));
     int scalar = grad.ndim == 0 && param->ndim == 1 && param->shape[0] == 1;
     if (!scalar && !tensors_same_shape(&grad, param->ndim, param->shape))
         return cli_fail("gradient '%s': shape is %s, the parameter's is %s", grad.name,
@@ -31,27 +33,28 @@ static int read_grad(step_data *data, muon_st *file, size_t at, size_t i)
     else
         return cli_fail("gradient '%s': dtype is %s, must be F32 or BF16; convert the file first",
                         grad.name, grad.dtype);
-    return tensors_read(&data->grads[i], file, at);
+    data->grad_at[i] = (int64_t)at;
+    return CLI_DONE;
 }
 
 /* Each gradient belongs to a trainable parameter, and each such parameter has one. */
-static int read_grads(step_data *data, muon_st *file)
+static int find_grads(step_data *data)
 {
     names_list strange = {0}, frozen = {0}, absent = {0};
     const config *cfg = &data->cfg;
-    for (size_t at = 0; at < muon_st_count(file); at++) {
+    for (size_t at = 0; at < muon_st_count(data->gradients); at++) {
         muon_st_tensor grad;
-        DO(tensors_get(file, at, &grad));
+        DO(tensors_get(data->gradients, at, &grad));
         int64_t i = muon_st_find(data->params, grad.name); /* the parameter's index too */
         if (i < 0)
             names_add(&strange, grad.name);
         else if (is_frozen(cfg, (size_t)i))
             names_add(&frozen, grad.name);
         else
-            DO(read_grad(data, file, at, (size_t)i));
+            DO(find_grad(data, at, (size_t)i));
     }
     for (size_t i = 0; i < cfg->nparams; i++)
-        if (!data->grads[i] && !is_frozen(cfg, i)) names_add(&absent, cfg->params[i].name);
+        if (data->grad_at[i] < 0 && !is_frozen(cfg, i)) names_add(&absent, cfg->params[i].name);
     if (strange.count) return cli_fail("gradients without a parameter: %s", names_text(&strange));
     if (frozen.count) return cli_fail("gradients of frozen parameters: %s", names_text(&frozen));
     if (absent.count && cfg->muon.missing_grad == MUON_MISSING_GRAD_ERROR)
@@ -75,21 +78,28 @@ static void round_to_bf16(uint16_t *out, const float *x, int64_t n)
     }
 }
 
-static int read_weights(step_data *data)
+static void make_copy(step_data *data, size_t i)
 {
+    const muon_param *param = &data->cfg.params[i];
+    if (param->copy_dtype != MUON_BF16 || param->dtype != MUON_F32) return;
+    int64_t n = muon_plan_shard_numel(data->parts.plan, i, data->parts.rank);
+    data->copies[i] = tensors_alloc((size_t)n * sizeof(uint16_t));
+    round_to_bf16(data->copies[i], data->weights[i], n);
+}
+
+int step_data_read(step_data *data, const muon_plan *plan)
+{
+    data->parts = (shards){plan, data->cfg.params, launch_rank()};
     for (size_t i = 0; i < data->cfg.nparams; i++) {
-        const muon_param *param = &data->cfg.params[i];
-        muon_st_tensor tensor;
-        DO(tensors_read(&data->weights[i], data->params, i));
-        DO(tensors_get(data->params, i, &tensor));
-        if (param->copy_dtype == MUON_BF16 && param->dtype == MUON_F32) {
-            int64_t n = tensors_elements(&tensor);
-            data->copies[i] = tensors_alloc((size_t)n * sizeof(uint16_t));
-            round_to_bf16(data->copies[i], data->weights[i], n);
-        }
-        data->buffers[i] = (muon_buffers){is_frozen(&data->cfg, i) ? NULL : data->weights[i],
-                                          data->grads[i], data->copies[i]};
+        if (is_frozen(&data->cfg, i)) continue;
+        int64_t at = data->grad_at[i];
+        DO(shards_read(&data->weights[i], &data->parts, i, data->params, i));
+        if (at >= 0) DO(shards_read(&data->grads[i], &data->parts, i, data->gradients, (size_t)at));
+        make_copy(data, i);
+        data->buffers[i] = (muon_buffers){data->weights[i], data->grads[i], data->copies[i]};
     }
+    muon_st_close(data->gradients);
+    data->gradients = NULL;
     return CLI_DONE;
 }
 
@@ -99,18 +109,17 @@ int step_data_open(step_data *data, const char *config_path, const char *params_
     *data = (step_data){.params = NULL};
     DO(tensors_open(&data->params, params_path));
     DO(config_load(&data->cfg, config_path, data->params));
+    DO(config_place(&data->cfg, launch_size()));
     size_t n = data->cfg.nparams;
     data->weights = cli_alloc(n, sizeof *data->weights);
     data->grads = cli_alloc(n, sizeof *data->grads);
     data->copies = cli_alloc(n, sizeof *data->copies);
     data->buffers = cli_alloc(n, sizeof *data->buffers);
-
-    muon_st *grads = NULL;
-    DO(tensors_open(&grads, grads_path));
-    int code = read_grads(data, grads);
-    muon_st_close(grads);
-    DO(code);
-    return read_weights(data);
+    data->grad_at = cli_alloc(n, sizeof *data->grad_at);
+    for (size_t i = 0; i < n; i++)
+        data->grad_at[i] = -1;
+    DO(tensors_open(&data->gradients, grads_path));
+    return find_grads(data);
 }
 
 static int read_layer_logits(step_data *data, muon_st *file, size_t layer)
@@ -175,35 +184,69 @@ void step_data_close(step_data *data)
     free(data->copies);
     free(data->logits);
     free(data->buffers);
+    free(data->grad_at);
     config_destroy(&data->cfg);
+    muon_st_close(data->gradients);
     muon_st_close(data->params);
     *data = (step_data){.params = NULL};
 }
 
 /* ---- outputs ---------------------------------------------------------------------------------- */
 
+/* The one entry that programs look for; "pt" says how they should read the tensors. */
+static int finish(const step_data *data, step_output *file, int code, outputs *out,
+                  const char *name)
+{
+    muon_st_entry format = {"format", muon_st_metadata(data->params, "format")};
+    return step_output_finish(file, code, out, name, &format, format.value ? 1 : 0);
+}
+
+/* What is frozen is written by rank 0 as it was read. */
+static int add_frozen(const step_data *data, step_output *file, const muon_st_tensor *tensor,
+                      size_t i)
+{
+    void *memory = NULL;
+    if (launch_rank() == 0) DO(tensors_read(&memory, data->params, i));
+    step_output_add(file, tensor, memory, memory);
+    return CLI_DONE;
+}
+
+static int write_weights(const step_data *data, outputs *out)
+{
+    step_output file;
+    step_output_start(&file, &data->parts, data->cfg.nparams);
+    int code = CLI_DONE;
+    for (size_t i = 0; i < data->cfg.nparams; i++) {
+        muon_st_tensor tensor;
+        cli_must(tensors_get(data->params, i, &tensor));
+        if (!is_frozen(&data->cfg, i))
+            step_output_gather(&file, &tensor, i, data->weights[i]); /* also after a failure */
+        else if (code == CLI_DONE)
+            code = add_frozen(data, &file, &tensor, i);
+    }
+    return finish(data, &file, code, out, "params.safetensors");
+}
+
+static int write_copies(const step_data *data, outputs *out)
+{
+    step_output file;
+    step_output_start(&file, &data->parts, data->cfg.nparams);
+    for (size_t i = 0; i < data->cfg.nparams; i++) {
+        muon_st_tensor tensor;
+        if (!data->copies[i]) continue;
+        cli_must(tensors_get(data->params, i, &tensor));
+        tensor.dtype = "BF16";
+        tensor.bytes = (size_t)tensors_elements(&tensor) * sizeof(uint16_t);
+        step_output_gather(&file, &tensor, i, data->copies[i]);
+    }
+    return finish(data, &file, CLI_DONE, out, "copy.safetensors");
+}
+
 int step_data_write(const step_data *data, outputs *out)
 {
-    size_t n = data->cfg.nparams, ncopies = 0;
-    muon_st_tensor *weights = cli_alloc(n, sizeof *weights), *copies = cli_alloc(n, sizeof *copies);
-    int code = CLI_DONE;
-    for (size_t i = 0; i < n && code == CLI_DONE; i++) {
-        code = tensors_get(data->params, i, &weights[i]);
-        weights[i].data = data->weights[i];
-        if (!data->copies[i]) continue;
-        copies[ncopies] = weights[i];
-        copies[ncopies].dtype = "BF16";
-        copies[ncopies].bytes = (size_t)tensors_elements(&weights[i]) * sizeof(uint16_t);
-        copies[ncopies++].data = data->copies[i];
-    }
-    /* The one entry that programs look for; "pt" says how they should read the tensors. */
-    muon_st_entry format = {"format", muon_st_metadata(data->params, "format")};
-    size_t nmetadata = format.value ? 1 : 0;
-    if (code == CLI_DONE)
-        code = outputs_add(out, "params.safetensors", weights, n, &format, nmetadata);
-    if (code == CLI_DONE && ncopies)
-        code = outputs_add(out, "copy.safetensors", copies, ncopies, &format, nmetadata);
-    free(weights);
-    free(copies);
-    return code;
+    int copies = 0;
+    for (size_t i = 0; i < data->cfg.nparams; i++)
+        copies += data->copies[i] != NULL;
+    DO(write_weights(data, out));
+    return copies ? write_copies(data, out) : CLI_DONE;
 }

@@ -3,6 +3,7 @@
 #include "step/opt.h"
 
 #include <float.h>
+#include <stddef.h>
 
 #define TEXT_OF(x)                        #x
 #define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
@@ -41,27 +42,34 @@ const muon_plan *muon_get_plan(const muon_opt *opt)
     return opt ? opt->plan : NULL;
 }
 
+/* With many ranks a bad argument on one of them is everybody's error, so it is carried along. */
+static muon_status read_step(muon_step_args *in, const muon_step_args *args,
+                             const muon_result *result)
+{
+    REQUIRE(args, E_ARG, "muon_step: args must not be NULL");
+    TRY(muon__struct_load(in, sizeof *in, sizeof *in, args, "muon_step_args"));
+    REQUIRE(in->buffers, E_ARG, "muon_step: args.buffers is NULL");
+    REQUIRE(in->grad_scale >= (double)FLT_MIN && in->grad_scale <= (double)FLT_MAX, E_VALUE,
+            "muon_step: grad_scale is %g, must be in [%g, %g]", in->grad_scale, (double)FLT_MIN,
+            (double)FLT_MAX);
+    muon_result known;
+    muon_result_init(&known, sizeof known);
+    if (!result) return MUON_OK;
+    return muon__struct_load(&known, sizeof known, offsetof(muon_result, messages_sent), result,
+                             "muon_result");
+}
+
 muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *result)
 {
-    REQUIRE(opt && args, E_ARG, "muon_step: opt and args must not be NULL");
+    REQUIRE(opt, E_ARG, "muon_step: opt must not be NULL");
     REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");
     muon_step_args in;
     muon_step_args_init(&in, sizeof in);
-    TRY(muon__struct_load(&in, sizeof in, sizeof in, args, "muon_step_args"));
-    REQUIRE(in.buffers, E_ARG, "muon_step: args.buffers is NULL");
-    REQUIRE(in.grad_scale >= (double)FLT_MIN && in.grad_scale <= (double)FLT_MAX, E_VALUE,
-            "muon_step: grad_scale is %g, must be in [%g, %g]", in.grad_scale, (double)FLT_MIN,
-            (double)FLT_MAX);
-    muon_result known;
-    if (result) {
-        muon_result_init(&known, sizeof known);
-        TRY(muon__struct_load(&known, sizeof known, sizeof known, result, "muon_result"));
-    }
-    opt->want_norm = result || opt->clip_norm > 0;
-    TRY(muon__step_run(opt, &in));
+    muon_status status = read_step(&in, args, result);
+    TRY(muon__step_run(opt, &in, status, result != NULL));
     if (!result) return MUON_OK;
     size_t size = result->struct_size;
-    known = opt->result;
+    muon_result known = opt->result;
     known.struct_size = size;
     return muon__struct_store(result, size, &known, sizeof known, "muon_result");
 }

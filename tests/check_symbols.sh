@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# check_symbols.sh - the names libmuon shows to the world.
+# check_symbols.sh - the names a library shows to the world.
 #
-#   tests/check_symbols.sh LIBMUON.so LIBMUON.a INCLUDE_DIR
+#   tests/check_symbols.sh LIBRARY.so LIBRARY.a HEADER...
 #   tests/check_symbols.sh --self-test   show that every rule can fail (compiles with $CC, or cc)
 #
-# The shared library exports exactly what the public headers declare with MUON_API. In the static
+# The shared library exports exactly what its public headers declare with MUON_API. In the static
 # one, where nothing is hidden from the linker, every global name starts with muon_.
 set -euo pipefail
 export LC_ALL=C
 
 # Names between MUON_API and the opening parenthesis, comments and directives taken out.
 declared() {
-    cat "$1"/muon/*.h | grep -v '^[[:space:]]*#' | sed -E 's@//.*@@' | tr '\n' ' ' |
+    cat "$@" | grep -v '^[[:space:]]*#' | sed -E 's@//.*@@' | tr '\n' ' ' |
         sed -E 's@/\*([^*]|\*+[^*/])*\*+/@@g' | grep -oE 'MUON_API[^;(]*\(' |
         sed -E 's/.*[^A-Za-z0-9_]([A-Za-z0-9_]+) *\($/\1/' | sort
 }
@@ -26,15 +26,16 @@ globals() {
 }
 
 check() {
-    local shared=$1 static=$2 include=$3 failed=0 name
+    local shared=$1 static=$2 failed=0 name
+    shift 2
     while read -r name; do
         echo "$shared: exports $name, which no public header declares"
         failed=1
-    done < <(comm -13 <(declared "$include") <(exported "$shared"))
+    done < <(comm -13 <(declared "$@") <(exported "$shared"))
     while read -r name; do
-        echo "$include: declares $name, which $shared does not export"
+        echo "$*: declares $name, which $shared does not export"
         failed=1
-    done < <(comm -23 <(declared "$include") <(exported "$shared"))
+    done < <(comm -23 <(declared "$@") <(exported "$shared"))
     while read -r name; do
         echo "$static: global name $name does not start with muon_"
         failed=1
@@ -58,7 +59,7 @@ EOF
     "${CC:-cc}" -I"$tree" -fPIC -fvisibility=hidden -c "$tree/a.c" -o "$tree/a.o"
     "${CC:-cc}" -shared "$tree/a.o" -o "$tree/a.so"
     ar rcs "$tree/a.a" "$tree/a.o"
-    check "$tree/a.so" "$tree/a.a" "$tree" || status=1
+    check "$tree/a.so" "$tree/a.a" "$tree/muon/muon.h" || status=1
     rm -rf "$tree"
     return $status
 }
@@ -85,5 +86,5 @@ self_test() {
 
 case ${1-} in
     --self-test) self_test ;;
-    *) check "$@" && echo "$(declared "$3" | wc -l) names exported, all declared" ;;
+    *) check "$@" && echo "$(declared "${@:3}" | wc -l) names exported, all declared" ;;
 esac

@@ -4,16 +4,39 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plan/plan.h"
+
 /* ---- the hash --------------------------------------------------------------------------------- */
 
 enum { QKV, UP, EMBED, OLD };
+
+static muon_mesh four_by_two(void)
+{
+    muon_mesh m;
+    muon_mesh_init(&m, sizeof m);
+    m.name = "world";
+    m.naxes = 2;
+    m.axes[0] = "fsdp";
+    m.axes[1] = "tp";
+    m.sizes[0] = 4;
+    m.sizes[1] = 2;
+    return m;
+}
+
+static muon_mesh world; /* as each case has changed it */
 
 static void init_small(model *m)
 {
     model_init(m);
     m->config.backend = "reference";
+    world = four_by_two();
+    m->config.nranks = 8;
+    m->config.meshes = &world;
+    m->config.nmeshes = 1;
     model_add(m, MUONS, "qkv", "rows 2*[4, 2, 2]", SHAPE(16, 12));
-    model_add(m, MUONS, "up", NULL, SHAPE(20, 12));
+    muon_param *up = model_add(m, MUONS, "up", NULL, SHAPE(24, 12));
+    up->mesh = "world";
+    up->placement = "0: fsdp, tp";
     model_add(m, ADAMWS, "embed", NULL, SHAPE(30, 12));
     model_add(m, FROZEN, "old", NULL, SHAPE(5));
     model_attend(m, "qkv", "qkv", 4, 2, 2)->k_row = 4;
@@ -62,14 +85,34 @@ static void customize(model *m, double last)
     m->groups[MUONS].ncustom = 2;
 }
 
+static void set_placement(model *m, int param, const char *placement)
+{
+    m->params[param].mesh = "world";
+    m->params[param].placement = placement;
+}
+
+static const int moved[] = {7, 6, 5, 4, 3, 2, 1, 0};
+static const muon_range by_rank[] = {{0, 0, 2}, {3, 2, 5}}, turned[] = {{3, 0, 2}, {0, 2, 5}};
+
+static void set_ranges(model *m, int param, const muon_range *ranges)
+{
+    m->params[param].mesh = m->params[param].placement = NULL;
+    m->params[param].ranges = ranges;
+    m->params[param].nranges = 2;
+}
+
 #define GROUP m->groups[MUONS]
 
-/* What changes no bit of any result. */
+/* What changes neither a bit of any result nor who does what. */
 #define IMMATERIAL(X)                                                                              \
     X(m->config.threads = 5)                                                                       \
     X(m->config.threads = 0)                                                                       \
-    X(m->config.workspace_budget = 1 << 20)                                                        \
-    X(m->config.workspace_budget = 40000)                                                          \
+    X(m->config.timeout = 5)                                                                       \
+    X(m->params[UP].placement = " 0 :fsdp,tp ")                                                    \
+    X((world.name = "all", m->params[UP].mesh = "all"))                                            \
+    X((world.axes[0] = "dp", m->params[UP].placement = "0: dp, tp"))                               \
+    X((world.sizes[0] = 8, world.sizes[1] = 1, m->params[UP].placement = "0: fsdp"))               \
+    X(set_placement(m, EMBED, NULL))                                                               \
     X((m->config.log = some_log, m->config.user = m))                                              \
     X(m->config.grad_consumed = some_consumer)                                                     \
     X(m->config.allow_no_muon = 1)                                                                 \
@@ -77,9 +120,9 @@ static void customize(model *m, double last)
     X(m->attention[0].name = "another")                                                            \
     X(m->params[UP].expert = 1)                                                                    \
     X(m->params[QKV].matrices = "rows  2 * [ 4,2,2 ]")                                             \
-    X(m->params[UP].matrices = "rows 20")
+    X(m->params[UP].matrices = "rows 24")
 
-/* What changes some result, or what it is of. */
+/* What changes some result, what it is of, or who does it when. */
 #define MATERIAL(X)                                                                                \
     X(GROUP.lr = 0.5)                                                                              \
     X(GROUP.weight_decay = 0.5)                                                                    \
@@ -112,8 +155,27 @@ static void customize(model *m, double last)
     X(m->config.seed = 1)                                                                          \
     X(m->config.missing_grad = MUON_MISSING_GRAD_SKIP)                                             \
     X(m->config.orthogonalize = some_orthogonalizer)                                               \
+    X(m->config.workspace_budget = 1 << 20)                                                        \
+    X(m->config.nranks = 9)                                                                        \
+    X(m->config.machine.flops = 2e12)                                                              \
+    X(m->config.machine.node_bandwidth = 30e9)                                                     \
+    X(m->config.machine.bandwidth = 7e9)                                                           \
+    X(m->config.machine.ranks_per_node = 4)                                                        \
+    X(m->config.path = MUON_PATH_REFERENCE)                                                        \
+    X(m->config.in_flight = 2)                                                                     \
+    X(world.ranks = moved)                                                                         \
+    X(m->params[UP].placement = "0: tp, fsdp")                                                     \
+    X(m->params[UP].placement = "0: fsdp; 1: tp")                                                  \
+    X(m->params[UP].placement = "0: fsdp")                                                         \
+    X(m->params[UP].placement = "1: fsdp, tp")                                                     \
+    X(m->params[UP].mesh = m->params[UP].placement = NULL)                                         \
+    X(set_placement(m, QKV, "0: tp"))                                                              \
+    X(set_placement(m, EMBED, "0: tp"))                                                            \
+    X(set_placement(m, OLD, "0: tp"))                                                              \
+    X(set_ranges(m, OLD, by_rank))                                                                 \
+    X(set_ranges(m, OLD, turned))                                                                  \
     X(m->params[UP].name = "Up")                                                                   \
-    X(m->params[UP].shape[0] = 21)                                                                 \
+    X(m->params[UP].shape[0] = 25)                                                                 \
     X(m->params[UP].shape[1] = 13)                                                                 \
     X(m->params[UP].dtype = MUON_BF16)                                                             \
     X(m->params[UP].grad_dtype = MUON_BF16)                                                        \
@@ -123,8 +185,8 @@ static void customize(model *m, double last)
     X(m->params[UP].matrices = "transposed")                                                       \
     X(m->params[UP].matrices = "rows / 2")                                                         \
     X(m->params[UP].matrices = "cols / 2")                                                         \
-    X(m->params[UP].matrices = "rows 19, skip 1")                                                  \
-    X(m->params[UP].matrices = "rows skip 1, 19")                                                  \
+    X(m->params[UP].matrices = "rows 23, skip 1")                                                  \
+    X(m->params[UP].matrices = "rows skip 1, 23")                                                  \
     X(m->params[QKV].matrices = "rows 2*(4, 2, 2)")                                                \
     X(m->params[OLD].shape[0] = 6)                                                                 \
     X(swap_params(m, UP, EMBED))                                                                   \
@@ -157,7 +219,7 @@ static size_t apply_immaterial(model *m, size_t number, const char **what)
     return at;
 }
 
-static void the_hash_does_not_know_what_changes_no_bit(void **state)
+static void the_hash_does_not_know_what_changes_nothing_of_the_work(void **state)
 {
     (void)state;
     model m;
@@ -172,7 +234,7 @@ static void the_hash_does_not_know_what_changes_no_bit(void **state)
     }
 }
 
-static void the_hash_changes_with_anything_that_changes_a_bit(void **state)
+static void the_hash_changes_with_anything_that_changes_the_work(void **state)
 {
     (void)state;
     enum { MOST = 100 };
@@ -208,11 +270,70 @@ static void another_backend_is_another_plan(void **state)
     assert_true(hash[0] != hash[1]);
 }
 
+static void the_waves_of_one_rank_are_its_own_business(void **state)
+{
+    (void)state;
+    model m;
+    uint64_t hash[2];
+    muon_plan *plan = NULL;
+    size_t waves[2];
+    for (int i = 0; i < 2; i++) {
+        model_init(&m);
+        model_add(&m, MUONS, "experts", "rows / 2048", SHAPE(2048 * 64, 64));
+        m.config.threads = i ? 256 : 1;
+        assert_ok(muon_plan_create(&plan, &m.config, m.params, m.nparams));
+        hash[i] = muon_plan_hash(plan);
+        muon_plan_cost cost;
+        assert_ok(muon_plan_get_cost(plan, &cost, sizeof cost));
+        waves[i] = (size_t)cost.waves;
+        muon_plan_destroy(plan);
+    }
+    assert_true(waves[0] != waves[1]); /* or this shows nothing */
+    assert_true(hash[0] == hash[1]);
+}
+
+/* Ranks that disagree ask for these one by one: a change is seen where it is, and nowhere else. */
+static void parts_of_a_plan_have_hashes_of_their_own(void **state)
+{
+    (void)state;
+    enum { CONFIG, ATTENTION, FIRST_GROUP, SECOND_GROUP, FIRST_PARAM, SECOND_PARAM, NPARTS };
+    static const int want[] = {-1,          CONFIG,      ATTENTION,    FIRST_GROUP, SECOND_GROUP,
+                               FIRST_PARAM, FIRST_PARAM, SECOND_PARAM, SECOND_PARAM};
+    uint64_t first[NPARTS];
+    for (size_t i = 0; i < COUNT(want); i++) {
+        model m;
+        init_small(&m);
+        if (i == 1) m.config.seed = 7;
+        if (i == 2) m.attention[0].alpha = 0.25;
+        if (i == 3) m.groups[0].lr = 0.5;
+        if (i == 4) m.groups[1].lr = 0.5;
+        if (i == 5) m.params[0].matrices = "rows 2*(4, 2, 2)";
+        if (i == 6) set_placement(&m, 0, "0: tp");
+        if (i == 7) m.params[1].name = "Up";
+        if (i == 8) m.params[1].placement = "0: tp";
+        muon_plan *plan = NULL;
+        assert_ok(muon_plan_create(&plan, &m.config, m.params, m.nparams));
+        const uint64_t parts[NPARTS] = {muon__plan_hash_config(plan),
+                                        muon__plan_hash_attention(plan),
+                                        muon__plan_hash_group(&plan->groups[0]),
+                                        muon__plan_hash_group(&plan->groups[1]),
+                                        muon__plan_hash_param(plan, 0),
+                                        muon__plan_hash_param(plan, 1)};
+        muon_plan_destroy(plan);
+        if (i == 0) memcpy(first, parts, sizeof first);
+        for (int p = 0; p < NPARTS; p++)
+            if ((parts[p] != first[p]) != (p == want[i])) fail_msg("change %zu, part %d", i, p);
+    }
+}
+
 static void an_optimizer_has_the_plan_that_was_made_without_it(void **state)
 {
     (void)state;
     model m;
     init_small(&m);
+    m.config.nranks = 1;
+    m.config.nmeshes = 0;
+    m.params[UP].mesh = m.params[UP].placement = NULL;
     uint64_t want = hash_of(&m);
     model_create(&m);
     assert_true(muon_plan_hash(muon_get_plan(m.opt)) == want);
@@ -331,9 +452,11 @@ static void names_of_any_length_are_printed_as_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_hash_does_not_know_what_changes_no_bit),
-        cmocka_unit_test(the_hash_changes_with_anything_that_changes_a_bit),
+        cmocka_unit_test(the_hash_does_not_know_what_changes_nothing_of_the_work),
+        cmocka_unit_test(the_hash_changes_with_anything_that_changes_the_work),
         cmocka_unit_test(another_backend_is_another_plan),
+        cmocka_unit_test(the_waves_of_one_rank_are_its_own_business),
+        cmocka_unit_test(parts_of_a_plan_have_hashes_of_their_own),
         cmocka_unit_test(an_optimizer_has_the_plan_that_was_made_without_it),
         cmocka_unit_test(a_plan_prints_as_a_table_with_totals_in_millions),
         cmocka_unit_test(every_distinct_factor_is_printed_even_inside_another),

@@ -58,5 +58,8 @@ double testlib_relative_error(const float *got, const double *want, int64_t n); 
 /* ---- Allocations of the library and of the test itself (not of shared libraries) */
 void testlib_allow_allocations(int64_t k); /* the k + 1st and later ones fail; -1: none fails */
 int64_t testlib_allocations(void);         /* so far */
+/* In this thread alone the k-th one from now on fails (1: the next), and no other; 0: none does. */
+void testlib_fail_allocation(int64_t k);
+int64_t testlib_allocations_to_fail(void); /* what is left of k: 0 when it has failed */
 
 #endif

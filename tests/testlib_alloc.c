@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 static _Atomic int64_t allowed = -1, made;
+static _Thread_local int64_t countdown;
 
 void testlib_allow_allocations(int64_t k)
 {
@@ -17,9 +18,20 @@ int64_t testlib_allocations(void)
     return made;
 }
 
+void testlib_fail_allocation(int64_t k)
+{
+    countdown = k;
+}
+
+int64_t testlib_allocations_to_fail(void)
+{
+    return countdown;
+}
+
 static int may_allocate(void)
 {
     made++;
+    if (countdown > 0 && --countdown == 0) return 0;
     if (allowed < 0) return 1;
     if (allowed == 0) return 0;
     allowed--;

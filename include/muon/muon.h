@@ -4,10 +4,11 @@
  * orthogonal matrix (a Newton-Schulz iteration), and leaves embeddings, norms and biases to
  * AdamW. This header is the manual: sections go from what every user needs to what few do.
  *
- *   1. Status and errors           5. Config
- *   2. Parameters                  6. The optimizer: create, step, destroy
- *   3. Groups: the update rule     7. State
- *   4. Attention layers, QK-clip   8. The plan    9. Orthogonalization alone
+ *   1. Status and errors           6. Config
+ *   2. Parameters                  7. The optimizer: create, step, destroy
+ *   3. Groups: the update rule     8. State
+ *   4. Attention layers, QK-clip   9. The plan
+ *   5. Many ranks                 10. Orthogonalization alone
  *
  * A first program (examples/first_step.c is the whole of it):
  *
@@ -44,7 +45,9 @@
  *   Threads    One thread at a time per object; different objects at the same time are fine. After a
  *              fork, the child leaves its parent's objects alone and may create its own.
  *   Memory     Everything is allocated at creation. muon_step allocates nothing.
- *   Bits       The result depends on the inputs only, not on threads or alignment.
+ *   Bits       The result depends on the inputs only, not on threads, alignment, ranks or sharding.
+ *   Ranks      With a communicator in the config, muon_create, muon_step and what says so below are
+ *              collective: every rank calls them, in the same order.
  */
 #ifndef MUON_MUON_H
 #define MUON_MUON_H
@@ -63,14 +66,15 @@ extern "C" {
 #endif
 
 #define MUON_VERSION_MAJOR 0
-#define MUON_VERSION_MINOR 1
+#define MUON_VERSION_MINOR 2
 #define MUON_VERSION_PATCH 0
 
 #define MUON_MAX_DIMS     8    /* dims of a tensor */
+#define MUON_MAX_AXES     8    /* axes of a mesh */
 #define MUON_MAX_NS_STEPS 64   /* Newton-Schulz steps */
 #define MUON_AUTO         (-1) /* muon_param.group: let muon_classify choose */
 
-/* "0.1.0" of the library that is running, which may be newer than this header. */
+/* "0.2.0" of the library that is running, which may be newer than this header. */
 MUON_API const char *muon_version(void);
 
 /* ---- 1. Status and errors ---------------------------------------------------------------- */
@@ -92,7 +96,11 @@ MUON_API const char *muon_version(void);
     X(E_CALLBACK, -13, "a caller's function failed")                                               \
     X(E_BROKEN, -14, "the object failed in mid-step and can only be destroyed")                    \
     X(E_IO, -15, "reading or writing a file failed")                                               \
-    X(E_FORMAT, -16, "malformed file")
+    X(E_FORMAT, -16, "malformed file")                                                             \
+    X(E_LAYOUT, -17, "sharding does not fit the tensor or the ranks")                              \
+    X(E_COMM, -18, "communication failed")                                                         \
+    X(E_DISAGREE, -19, "ranks disagree")                                                           \
+    X(E_TIMEOUT, -20, "a rank did not come in time")
 
 typedef enum muon_status {
 #define MUON_STATUS_ENUM(name, value, text) MUON_##name = (value),
@@ -161,6 +169,14 @@ typedef struct muon_param {
     /* MUON_NONE (default), or MUON_BF16: the f32 weight is a master, and each step writes its bf16
      * rounding to muon_buffers.copy. */
     muon_dtype copy_dtype;
+    /* Where its elements are, with many ranks (section 5): on a mesh by a placement, or as boxes, or as
+     * flat ranges. None of them: every rank has the whole tensor. */
+    const char *mesh;      /* a name in config.meshes */
+    const char *placement; /* "0: ep, fsdp; 1: tp"; NULL: whole on every rank of the mesh */
+    const struct muon_box *boxes;
+    size_t nboxes;
+    const struct muon_range *ranges;
+    size_t nranges;
 } muon_param;
 
 MUON_API void muon_param_init(muon_param *param, size_t struct_size);
@@ -314,7 +330,72 @@ typedef struct muon_attention {
 
 MUON_API void muon_attention_init(muon_attention *attention, size_t struct_size);
 
-/* ---- 5. Config ----------------------------------------------------------------------------- */
+/* ---- 5. Many ranks ------------------------------------------------------------------------- */
+
+/* A parameter is declared as the whole tensor on every rank, and so is where its elements are: all
+ * ranks give the same list. Its buffers (weight, gradient, copy) and state on a rank are that rank's
+ * shard. Elements that several ranks hold are replicas; their gradients must have been reduced, so
+ * that all replicas have the same bits. Everything else is as on one rank, and so are the results, to
+ * the bit. docs/mpi.md is the guide; muon/muon_mpi.h makes a muon_comm of an MPI communicator. */
+typedef struct muon_comm muon_comm;
+
+/* Ranks arranged along named axes. The product of the sizes may be smaller than the number of ranks:
+ * the others hold nothing of a parameter on this mesh. */
+typedef struct muon_mesh {
+    size_t struct_size;
+    const char *name; /* unique; required */
+    int naxes;        /* 1..MUON_MAX_AXES */
+    const char *axes[MUON_MAX_AXES];
+    int sizes[MUON_MAX_AXES];
+    const int
+        *ranks; /* [product of sizes], the last axis fastest, no rank twice; NULL: 0, 1, 2, ... */
+} muon_mesh;
+
+MUON_API void muon_mesh_init(muon_mesh *mesh, size_t struct_size);
+
+/* A placement says which axes cut which dims of a tensor; items are separated by ';':
+ *
+ *     DIM: AXIS, AXIS, ...     the first axis cuts the dim, the next one cuts each of these parts, ...
+ *
+ * An axis that is not named holds replicas. A dim of n elements is cut into k parts of ceil(n / k);
+ * the last ones may be shorter or empty. The rank has its box of the tensor, contiguous, row-major.
+ *
+ *     FSDP                             "0: fsdp"
+ *     experts over ep, then fsdp       "0: ep, fsdp"
+ *     column-parallel, then FSDP       "0: tp, fsdp"       (FSDP cuts what TP has left)
+ *     row-parallel with FSDP           "0: fsdp; 1: tp"
+ */
+
+/* Elements begin[d] <= index < end[d] in every dim d, held by a rank. Boxes of one parameter are
+ * equal (replicas) or disjoint, and cover the tensor. A rank's boxes follow each other in its memory,
+ * in the order of the list, each contiguous and row-major. */
+typedef struct muon_box {
+    int rank;
+    int64_t begin[MUON_MAX_DIMS], end[MUON_MAX_DIMS];
+} muon_box;
+
+/* The same for elements begin .. end of the flattened tensor, which may cut through rows: ZeRO and
+ * distributed-optimizer partitions. */
+typedef struct muon_range {
+    int rank;
+    int64_t begin, end;
+} muon_range;
+
+/* What the dispatcher assumes of a machine when it decides which rank orthogonalizes what. It changes
+ * who does the work, never a bit of the result. */
+typedef struct muon_machine {
+    double flops;           /* per second, of a rank: 1.5e12 */
+    double node_bandwidth;  /* bytes per second and direction of a rank, inside a node: 20e9 */
+    double bandwidth;       /* between nodes: 6e9 */
+    int64_t ranks_per_node; /* ranks 0.. that share the first node, and so on: 8 */
+} muon_machine;
+
+typedef enum muon_path {
+    MUON_PATH_PIPELINE, /* each matrix once, on its owner; waves overlap messages with work */
+    MUON_PATH_REFERENCE /* every rank gathers everything and computes all of it; for verification */
+} muon_path;
+
+/* ---- 6. Config ----------------------------------------------------------------------------- */
 
 typedef enum muon_missing_grad {
     MUON_MISSING_GRAD_ERROR, /* a NULL gradient of a trainable parameter is MUON_E_GRAD */
@@ -351,11 +432,20 @@ typedef struct muon_config {
     muon_grad_consumed_fn grad_consumed;
     muon_log_fn log;
     void *user; /* handed to the three callbacks */
+    /* Many ranks */
+    const muon_comm *comm; /* borrowed by the optimizer; NULL: one process */
+    int64_t nranks;        /* for a plan without a communicator; 0: as many as comm has, or 1 */
+    const muon_mesh *meshes;
+    size_t nmeshes;
+    muon_machine machine;
+    muon_path path;
+    int in_flight;  /* waves whose messages and work overlap: 1..3; 3 */
+    double timeout; /* seconds to wait for another rank; 600 */
 } muon_config;
 
 MUON_API void muon_config_init(muon_config *config, size_t struct_size);
 
-/* ---- 6. The optimizer ---------------------------------------------------------------------- */
+/* ---- 7. The optimizer ---------------------------------------------------------------------- */
 
 typedef struct muon_opt muon_opt;
 
@@ -420,6 +510,12 @@ typedef struct muon_result {
     double max_logit;           /* the largest logit given, or 0 */
     muon_phase_cost phase[MUON_MAX_PHASES];
     double seconds; /* the whole step */
+    /* Many ranks. What is above is of all ranks together and the same on each, but for phase and
+     * seconds, which are this rank's own. */
+    int64_t messages_sent, messages_received; /* of matrices, by this rank */
+    int64_t bytes_sent, bytes_received;
+    double phase_max[MUON_MAX_PHASES], phase_min[MUON_MAX_PHASES]; /* seconds, over all ranks */
+    double seconds_max, seconds_min;
 } muon_result;
 
 MUON_API void muon_result_init(muon_result *result, size_t struct_size);
@@ -430,6 +526,10 @@ MUON_API void muon_result_init(muon_result *result, size_t struct_size);
  * without clipping nobody sees the gradients' norm, and it is not computed. */
 MUON_API muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *result);
 
+/* Collective: do replicas still have the same bits, in weights and state? MUON_E_DISAGREE names the
+ * parameter and two ranks. Without replicas there is nothing to compare. */
+MUON_API muon_status muon_check_replicas(muon_opt *opt, const muon_buffers *buffers);
+
 /* Settings between steps. muon_get_group fills a struct prepared by muon_group_init; muon_set_group
  * checks it like creation does and applies it from the next step on. rule and momentum_dtype cannot
  * change. Borrowed pointers in the result (name, custom) live until the next muon_set_group. */
@@ -439,7 +539,7 @@ MUON_API muon_status muon_set_lr(muon_opt *opt, size_t index, double lr);
 MUON_API muon_status muon_set_clip_norm(muon_opt *opt, double clip_norm);
 MUON_API muon_status muon_set_qk_clip(muon_opt *opt, double threshold, int log_only);
 
-/* ---- 7. State ------------------------------------------------------------------------------ */
+/* ---- 8. State ------------------------------------------------------------------------------ */
 
 /* A tensor of the optimizer's state, in the optimizer's own memory: readable, and writable between
  * steps (to resume). Names are <param>.momentum_buffer for Muon, <param>.exp_avg and
@@ -458,7 +558,7 @@ MUON_API size_t muon_state_count(const muon_opt *opt);
 MUON_API muon_status muon_state_get(muon_opt *opt, size_t index, muon_tensor *tensor,
                                     size_t tensor_size);
 
-/* ---- 8. The plan --------------------------------------------------------------------------- */
+/* ---- 9. The plan --------------------------------------------------------------------------- */
 
 /* What a step will do, as a value: a pure function of config and params, made without allocating
  * what the step needs. The same inputs give the same plan and hash everywhere. */
@@ -472,11 +572,13 @@ typedef struct muon_matrix { /* one logical matrix */
     double flops;             /* of one orthogonalization */
     muon_algorithm algorithm; /* the one that runs, never AUTO */
     int owner;                /* rank that orthogonalizes it */
+    int wave;                 /* when */
 } muon_matrix;
 
-typedef struct muon_plan_cost {
+typedef struct muon_plan_cost { /* of all ranks together */
     double flops;
-    int64_t state_bytes, workspace_bytes;
+    int64_t state_bytes;     /* of every element once; replicas have their own */
+    int64_t workspace_bytes; /* of the rank that needs most */
     int64_t waves;
     int64_t matrices;
     int64_t muon_elements, expert_elements; /* Muon's in regular and in expert parameters */
@@ -493,11 +595,72 @@ MUON_API muon_status muon_plan_matrix(const muon_plan *plan, size_t index, muon_
 MUON_API muon_status muon_plan_get_cost(const muon_plan *plan, muon_plan_cost *cost,
                                         size_t cost_size);
 MUON_API uint64_t muon_plan_hash(const muon_plan *plan);
+MUON_API int muon_plan_nranks(const muon_plan *plan);
+
+/* What a rank holds of a parameter: parts that follow each other in its memory, each a box of the
+ * tensor, contiguous and row-major. None if it holds nothing. */
+typedef struct muon_part {
+    int64_t begin[MUON_MAX_DIMS], end[MUON_MAX_DIMS];
+    int64_t offset;        /* elements before it in the rank's memory */
+    int replica, replicas; /* the rank is the replica-th (from 0) of so many that hold this part */
+} muon_part;
+
+MUON_API size_t muon_plan_nparts(const muon_plan *plan, size_t param, int rank);
+MUON_API muon_status muon_plan_part(const muon_plan *plan, size_t param, int rank, size_t index,
+                                    muon_part *part, size_t part_size);
+MUON_API int64_t muon_plan_shard_numel(const muon_plan *plan, size_t param, int rank);
+
+/* What one rank has to do in a step. Messages and bytes are exact: a step counts the same. */
+typedef struct muon_rank_load {
+    int64_t matrices; /* it orthogonalizes */
+    double flops;
+    int64_t messages_sent, messages_received;
+    int64_t bytes_sent, bytes_received;
+    int64_t state_bytes, workspace_bytes;
+    double work_seconds, message_seconds; /* by config.machine */
+} muon_rank_load;
+
+MUON_API muon_status muon_plan_rank(const muon_plan *plan, int rank, muon_rank_load *load,
+                                    size_t load_size);
+
+/* The same for one wave of it: what is gathered before it, computed, and scattered after it. */
+typedef struct muon_wave_load {
+    int64_t matrices;
+    double flops;
+    int64_t gather_bytes_sent, gather_bytes_received, scatter_bytes_sent, scatter_bytes_received;
+} muon_wave_load;
+
+MUON_API muon_status muon_plan_wave(const muon_plan *plan, int rank, size_t wave,
+                                    muon_wave_load *load, size_t load_size);
+
+/* What config.machine would take for the step, against what no plan can beat, and against two schemes
+ * in use. Seconds of orthogonalization and its messages; bytes sent and received by a rank. */
+typedef struct muon_scheme {
+    double makespan;
+    int64_t bytes_max;     /* of the rank with most */
+    int64_t padding_bytes; /* moved, of all ranks, without being part of any matrix */
+} muon_scheme;
+
+typedef struct muon_prediction {
+    int64_t ranks, matrices, waves;
+    double makespan;
+    double lower_bound;                           /* the largest of the next three */
+    double bound_work, bound_matrix, bound_bytes; /* all work shared evenly; the costliest matrix;
+                                                   bytes that must move, shared evenly */
+    double imbalance;                             /* work of the busiest rank / mean */
+    int64_t bytes_max, bytes_mean, padding_bytes;
+    int64_t workspace_max, matrices_max;
+    muon_scheme padded;      /* all-to-all of each shape, padded to the group that shards it */
+    muon_scheme round_robin; /* matrices by cost, in turn, in each group that shards them */
+} muon_prediction;
+
+MUON_API muon_status muon_plan_predict(const muon_plan *plan, muon_prediction *prediction,
+                                       size_t prediction_size);
 
 /* Each parameter with its algorithm, logical matrices, factor and owner, then the totals. */
 MUON_API void muon_plan_print(const muon_plan *plan, muon_write_fn write, void *user);
 
-/* ---- 9. Orthogonalization alone ------------------------------------------------------------ */
+/* ---- 10. Orthogonalization alone ----------------------------------------------------------- */
 
 /* For `batch` matrices of rows x cols, contiguous one after the other. settings gives algorithm,
  * coefficients, ns_steps, ns_eps and eps_mode; NULL: the defaults. */

@@ -17,6 +17,8 @@ struct pool {
     int threads;
     int started; /* workers that exist: threads - 1 once created */
     int spins;   /* 0 where threads outnumber cores: spinning would keep the others from working */
+    void (*between)(void *arg);
+    void *between_arg;
     pthread_t *thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -51,6 +53,7 @@ static void work(pool *p, int worker)
         int64_t index = atomic_fetch_add(&p->next, 1);
         if (index >= p->n) return;
         p->fn(p->arg, index, worker);
+        if (worker == 0 && p->between) p->between(p->between_arg);
     }
 }
 
@@ -155,11 +158,19 @@ int muon__pool_threads(const pool *p)
     return p ? p->threads : 1;
 }
 
+void muon__pool_between(pool *p, void (*fn)(void *arg), void *arg)
+{
+    p->between = fn;
+    p->between_arg = arg;
+}
+
 void muon__pool_run(pool *p, int64_t n, pool_fn fn, void *arg)
 {
     if (!p || p->threads == 1 || n <= 1) {
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++) {
             fn(arg, i, 0);
+            if (p && p->between) p->between(p->between_arg);
+        }
         return;
     }
     p->fn = fn;

@@ -21,6 +21,10 @@ muon_status muon__pool_create(pool **out, int threads);
 void muon__pool_destroy(pool *p);      /* NULL is fine */
 int muon__pool_threads(const pool *p); /* NULL: 1 */
 
+/* The thread that calls muon__pool_run calls fn(arg) after each index it has worked on, for work that
+ * only this thread may do. NULL: no more. */
+void muon__pool_between(pool *p, void (*fn)(void *arg), void *arg);
+
 /* p NULL: runs in the calling thread as worker 0. Not from inside a pool_fn of the same pool. */
 void muon__pool_run(pool *p, int64_t n, pool_fn fn, void *arg);
 

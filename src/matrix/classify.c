@@ -5,30 +5,9 @@
 #include "base/memory.h"
 #include "base/versioned.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-void muon_param_init(muon_param *param, size_t struct_size)
-{
-    static const muon_param defaults = {
-        .group = MUON_AUTO,
-        .dtype = MUON_F32,
-        .grad_dtype = MUON_F32,
-        .copy_dtype = MUON_NONE,
-    };
-    muon__struct_init(param, sizeof defaults, &defaults, struct_size);
-}
-
-void muon_classifier_init(muon_classifier *classifier, size_t struct_size)
-{
-    static const muon_classifier defaults = {
-        .muon_group = -1,
-        .expert_group = -1,
-        .adamw_group = -1,
-        .frozen_group = -1,
-    };
-    muon__struct_init(classifier, sizeof defaults, &defaults, struct_size);
-}
 
 typedef struct pattern_list {
     const char *what; /* "adamw" */
@@ -138,7 +117,8 @@ muon_status muon_classify(muon_param *params, size_t nparams, const muon_classif
     for (size_t i = 0; i < nparams; i++) {
         muon_param param;
         muon_param_init(&param, sizeof param);
-        TRY(muon__struct_load_at(&param, sizeof param, sizeof param, params, i, "muon_param"));
+        TRY(muon__struct_load_at(&param, sizeof param, offsetof(muon_param, mesh), params, i,
+                                 "muon_param"));
         REQUIRE(param.name, E_NAME, "muon_param[%zu]: name is NULL", i);
     }
 

@@ -76,6 +76,8 @@ static muon_status fold(matrix_spec *spec, const description *d, int ndim, const
             "shape %s: flatten %" PRId64 " leaves no dim for columns, %" PRId64
             " dims follow the batch",
             shape_text(buffer, ndim, shape), flatten, rest);
+    spec->batch_dims = (int)d->batch;
+    spec->row_dims = (int)flatten;
     spec->batch = product(shape, 0, d->batch);
     spec->rows = product(shape, d->batch, d->batch + flatten);
     spec->cols = product(shape, d->batch + flatten, ndim);

@@ -20,7 +20,9 @@ typedef struct band {
 
 typedef struct matrix_spec {
     int64_t batch, rows, cols; /* the folded tensor */
-    int transposed;            /* swap rows and cols in the lr factor */
+    int batch_dims,
+        row_dims;   /* of it: the leading dims that are a batch, and the next that are rows */
+    int transposed; /* swap rows and cols in the lr factor */
     band *row_bands, *col_bands;
     size_t nrow_bands, ncol_bands;      /* at least 1 each, in order of start */
     int64_t skipped_rows, skipped_cols; /* in no band */

@@ -1,95 +1,139 @@
-/* The plan's identity: two plans with the same hash do the same thing to the same parameters. The
- * number of threads, memory sizes and names of groups are not part of it: they change no bit. Of a
- * caller's orthogonalizer it only says that there is one. */
+/* The plan's identity: two plans with the same hash do the same thing to the same parameters, on the
+ * same ranks, in the same order. The number of threads and names of groups are not part of it; nor are
+ * the waves of a single rank, which go by its threads. Of a caller's orthogonalizer it only says that
+ * there is one.
+ *
+ * Its parts have hashes of their own, so that ranks that disagree can say about what. */
+#include "plan/digest.h"
 #include "plan/plan.h"
 
-#include <string.h>
+#define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static void add_bytes(uint64_t *hash, const void *data, size_t n)
+uint64_t muon__plan_hash_group(const muon_group *g)
 {
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < n; i++)
-        *hash = (*hash ^ bytes[i]) * 0x100000001b3u;
-}
-
-static void add_int(uint64_t *hash, int64_t x)
-{
-    add_bytes(hash, &x, sizeof x);
-}
-
-static void add_real(uint64_t *hash, double x)
-{
-    add_bytes(hash, &x, sizeof x);
-}
-
-static void add_group(uint64_t *hash, const muon_group *g)
-{
+    uint64_t hash = MUON__DIGEST_START;
     const double reals[] = {g->lr,     g->weight_decay, g->momentum,     g->lr_scale,
                             g->ns_eps, g->polar_lower,  g->polar_safety, g->polar_cushion,
                             g->beta1,  g->beta2,        g->adam_eps};
-    const int ints[] = {
-        (int)g->rule,           g->clip,          g->nesterov,           (int)g->momentum_form,
-        (int)g->momentum_dtype, (int)g->lr_mode,  (int)g->coefficients,  g->ns_steps,
-        (int)g->algorithm,      (int)g->eps_mode, (int)g->adam_eps_mode, g->ncustom};
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        add_real(hash, reals[i]);
-    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
-        add_int(hash, ints[i]);
+    const int64_t words[] = {(int64_t)g->rule,
+                             g->clip,
+                             g->nesterov,
+                             (int64_t)g->momentum_form,
+                             (int64_t)g->momentum_dtype,
+                             (int64_t)g->lr_mode,
+                             (int64_t)g->coefficients,
+                             g->ns_steps,
+                             (int64_t)g->algorithm,
+                             (int64_t)g->eps_mode,
+                             (int64_t)g->adam_eps_mode,
+                             g->ncustom};
+    muon__digest_reals(&hash, reals, COUNT(reals));
+    muon__digest_words(&hash, words, COUNT(words));
     for (int i = 0; i < g->ncustom; i++)
-        for (int j = 0; j < 3; j++)
-            add_real(hash, g->custom[i][j]);
+        muon__digest_reals(&hash, g->custom[i], 3);
+    return hash;
 }
 
-static void add_param(uint64_t *hash, const plan_param *p)
+static void add_bands(uint64_t *hash, const band *bands, size_t n)
 {
-    add_bytes(hash, p->name, strlen(p->name) + 1);
-    const int ints[] = {p->ndim,  (int)p->dtype,     (int)p->grad_dtype, (int)p->copy_dtype,
-                        p->group, p->spec.transposed};
-    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
-        add_int(hash, ints[i]);
-    for (int d = 0; d < p->ndim; d++)
-        add_int(hash, p->shape[d]);
+    for (size_t i = 0; i < n; i++) {
+        const int64_t words[] = {bands[i].start, bands[i].size, bands[i].count, bands[i].stride};
+        muon__digest_words(hash, words, COUNT(words));
+    }
 }
 
-static void add_item(uint64_t *hash, const plan_item *item)
+uint64_t muon__plan_hash_param(const muon_plan *plan, size_t index)
 {
-    const int64_t ints[] = {item->param,     item->class,      item->batch,       item->rows.start,
-                            item->rows.size, item->rows.count, item->rows.stride, item->cols.start,
-                            item->cols.size, item->cols.count, item->cols.stride};
-    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
-        add_int(hash, ints[i]);
+    const plan_param *p = &plan->params[index];
+    const matrix_spec *s = &p->spec;
+    uint64_t hash = MUON__DIGEST_START;
+    muon__digest_text(&hash, p->name);
+    const int64_t words[] = {p->ndim,
+                             (int64_t)p->dtype,
+                             (int64_t)p->grad_dtype,
+                             (int64_t)p->copy_dtype,
+                             p->group,
+                             (int64_t)p->rule,
+                             s->batch,
+                             s->rows,
+                             s->cols,
+                             s->transposed,
+                             (int64_t)s->nrow_bands,
+                             (int64_t)s->ncol_bands,
+                             (int64_t)muon__layout_hash(p->layout)};
+    muon__digest_words(&hash, words, COUNT(words));
+    muon__digest_words(&hash, p->shape, (size_t)p->ndim);
+    add_bands(&hash, s->row_bands, s->nrow_bands);
+    add_bands(&hash, s->col_bands, s->ncol_bands);
+    return hash;
 }
 
-static void add_attention(uint64_t *hash, const plan_attention *a)
+uint64_t muon__plan_hash_attention(const muon_plan *plan)
 {
-    const muon_attention *s = &a->settings;
-    const int64_t ints[] = {(int64_t)s->kind, (int64_t)a->q,   (int64_t)a->k, s->q_row,
-                            s->k_row,         s->group_stride, s->heads,      s->kv_heads,
-                            s->head_dim,      s->nope_dim,     s->rope_dim,   s->v_dim,
-                            (int64_t)s->rule};
-    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
-        add_int(hash, ints[i]);
-    add_real(hash, s->alpha);
+    uint64_t hash = MUON__DIGEST_START;
+    for (size_t i = 0; i < plan->nattention; i++) {
+        const plan_attention *a = &plan->attention[i];
+        const muon_attention *s = &a->settings;
+        const int64_t words[] = {(int64_t)s->kind, (int64_t)a->q,   (int64_t)a->k, s->q_row,
+                                 s->k_row,         s->group_stride, s->heads,      s->kv_heads,
+                                 s->head_dim,      s->nope_dim,     s->rope_dim,   s->v_dim,
+                                 (int64_t)s->rule};
+        muon__digest_words(&hash, words, COUNT(words));
+        muon__digest_reals(&hash, &s->alpha, 1);
+    }
+    return hash;
+}
+
+uint64_t muon__plan_hash_config(const muon_plan *plan)
+{
+    uint64_t hash = MUON__DIGEST_START;
+    const muon_config *c = &plan->config;
+    const double reals[] = {c->qk_threshold, c->clip_norm, c->machine.flops,
+                            c->machine.node_bandwidth, c->machine.bandwidth};
+    const int64_t words[] = {
+        c->qk_log_only,           (int64_t)c->wire,    (int64_t)c->seed, (int64_t)c->missing_grad,
+        c->orthogonalize != NULL, c->workspace_budget, plan->nranks,     c->machine.ranks_per_node,
+        (int64_t)c->path,         c->in_flight};
+    muon__digest_reals(&hash, reals, COUNT(reals));
+    muon__digest_words(&hash, words, COUNT(words));
+    muon__digest_text(&hash, plan->la->name);
+    return hash;
+}
+
+static void add_item(uint64_t *hash, const plan_item *item, int nranks)
+{
+    const int64_t words[] = {item->param,
+                             item->class,
+                             item->batch,
+                             item->owner,
+                             nranks > 1 ? item->wave : 0,
+                             item->rows.start,
+                             item->rows.size,
+                             item->rows.count,
+                             item->rows.stride,
+                             item->cols.start,
+                             item->cols.size,
+                             item->cols.count,
+                             item->cols.stride};
+    muon__digest_words(hash, words, COUNT(words));
+}
+
+static void add_hash(uint64_t *hash, uint64_t part)
+{
+    const int64_t word = (int64_t)part;
+    muon__digest_words(hash, &word, 1);
 }
 
 void muon__plan_make_hash(muon_plan *plan)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    const muon_config *c = &plan->config;
-    add_real(&hash, c->qk_threshold);
-    add_real(&hash, c->clip_norm);
-    add_bytes(&hash, plan->la->name, strlen(plan->la->name) + 1);
-    const int64_t ints[] = {c->qk_log_only, (int64_t)c->wire, (int64_t)c->seed,
-                            (int64_t)c->missing_grad, c->orthogonalize != NULL};
-    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
-        add_int(&hash, ints[i]);
+    uint64_t hash = MUON__DIGEST_START;
+    add_hash(&hash, muon__plan_hash_config(plan));
+    add_hash(&hash, muon__plan_hash_attention(plan));
     for (size_t i = 0; i < plan->ngroups; i++)
-        add_group(&hash, &plan->groups[i]);
+        add_hash(&hash, muon__plan_hash_group(&plan->groups[i]));
     for (size_t i = 0; i < plan->nparams; i++)
-        add_param(&hash, &plan->params[i]);
+        add_hash(&hash, muon__plan_hash_param(plan, i));
     for (size_t i = 0; i < plan->nitems; i++)
-        add_item(&hash, &plan->items[i]);
-    for (size_t i = 0; i < plan->nattention; i++)
-        add_attention(&hash, &plan->attention[i]);
+        add_item(&hash, &plan->items[i], plan->nranks);
     plan->hash = hash;
 }

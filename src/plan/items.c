@@ -1,5 +1,6 @@
 /* Items: one per logical matrix, and idle ones for what is in no matrix. */
 #include "base/memory.h"
+#include "plan/digest.h"
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -49,21 +50,57 @@ static void add_item(muon_plan *plan, size_t param, int64_t batch, band rows, ba
         .param = (uint32_t)param, .class = class, .batch = batch, .rows = rows, .cols = cols};
 }
 
-static int32_t find_class(muon_plan *plan, const plan_param *param, int64_t rows, int64_t cols)
+/* The classes so far, found by what they are: a model can have as many shapes as parameters. */
+typedef struct class_table {
+    int32_t *slots; /* a class plus 1; 0: free */
+    size_t size;    /* a power of 2, more than twice the number of classes */
+} class_table;
+
+static int is_same(const plan_class *a, const plan_class *b)
 {
-    /* Parameters of a layer come in the same order in every layer: search backwards. */
-    for (size_t i = plan->nclasses; i-- > 0;) {
-        const plan_class *c = &plan->classes[i];
-        if (c->group == param->group && c->rows == rows && c->cols == cols &&
-            c->transposed == param->spec.transposed)
-            return (int32_t)i;
-    }
-    plan->classes[plan->nclasses] = (plan_class){
-        .group = param->group, .rows = rows, .cols = cols, .transposed = param->spec.transposed};
-    return (int32_t)plan->nclasses++;
+    return a->group == b->group && a->rows == b->rows && a->cols == b->cols &&
+           a->transposed == b->transposed;
 }
 
-static muon_status add_items(muon_plan *plan, size_t index)
+/* Where the class is, or where it belongs. */
+static size_t find_slot(const class_table *t, const plan_class *classes, const plan_class *wanted)
+{
+    const int64_t words[] = {wanted->group, wanted->rows, wanted->cols, wanted->transposed};
+    uint64_t hash = MUON__DIGEST_START;
+    muon__digest_words(&hash, words, sizeof words / sizeof *words);
+    size_t at = (size_t)hash & (t->size - 1);
+    while (t->slots[at] && !is_same(&classes[t->slots[at] - 1], wanted))
+        at = (at + 1) & (t->size - 1);
+    return at;
+}
+
+static muon_status grow(class_table *t, const muon_plan *plan)
+{
+    class_table larger = {.size = t->size ? 2 * t->size : 64};
+    TRY(CALLOC(&larger.slots, larger.size, "shapes"));
+    for (size_t i = 0; i < plan->nclasses; i++)
+        larger.slots[find_slot(&larger, plan->classes, &plan->classes[i])] = (int32_t)i + 1;
+    free(t->slots);
+    *t = larger;
+    return MUON_OK;
+}
+
+static muon_status find_class(int32_t *out, class_table *t, muon_plan *plan,
+                              const plan_param *param, int64_t rows, int64_t cols)
+{
+    if (2 * plan->nclasses + 2 > t->size) TRY(grow(t, plan));
+    plan_class wanted = {
+        .group = param->group, .rows = rows, .cols = cols, .transposed = param->spec.transposed};
+    size_t slot = find_slot(t, plan->classes, &wanted);
+    if (t->slots[slot] == 0) {
+        plan->classes[plan->nclasses++] = wanted;
+        t->slots[slot] = (int32_t)plan->nclasses;
+    }
+    *out = t->slots[slot] - 1;
+    return MUON_OK;
+}
+
+static muon_status add_items(muon_plan *plan, class_table *table, size_t index)
 {
     const plan_param *param = &plan->params[index];
     const matrix_spec *spec = &param->spec;
@@ -74,10 +111,11 @@ static muon_status add_items(muon_plan *plan, size_t index)
     for (int64_t b = 0; b < spec->batch && status == MUON_OK; b++) {
         for (size_t i = 0; i < spec->nrow_bands; i++) {
             band row = spec->row_bands[i];
-            for (size_t j = 0; j < spec->ncol_bands; j++) {
+            for (size_t j = 0; j < spec->ncol_bands && status == MUON_OK; j++) {
                 band col = spec->col_bands[j];
-                int32_t class =
-                    find_class(plan, param, muon__band_length(&row), muon__band_length(&col));
+                int32_t class = PLAN_IDLE;
+                status = find_class(&class, table, plan, param, muon__band_length(&row),
+                                    muon__band_length(&col));
                 add_item(plan, index, b, row, col, class);
             }
             for (size_t j = 0; j < cols.n; j++)
@@ -138,8 +176,11 @@ muon_status muon__plan_make_items(muon_plan *plan)
     TRY(CALLOC(&plan->items, items, "logical matrices"));
     TRY(CALLOC(&plan->matrix_item, items, "logical matrices"));
     TRY(CALLOC(&plan->classes, classes, "shapes"));
-    for (size_t i = 0; i < plan->nparams; i++)
-        if (plan->params[i].rule == MUON_RULE_MUON) TRY(add_items(plan, i));
+    class_table table = {0};
+    muon_status status = MUON_OK;
+    for (size_t i = 0; i < plan->nparams && status == MUON_OK; i++)
+        if (plan->params[i].rule == MUON_RULE_MUON) status = add_items(plan, &table, i);
+    free(table.slots);
     count_elements(plan);
-    return MUON_OK;
+    return status;
 }

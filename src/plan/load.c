@@ -1,10 +1,12 @@
 /* From the caller's structs to the plan's own: everything is checked and copied, once. */
 #include "base/memory.h"
 #include "base/versioned.h"
+#include "muon/comm.h"
 #include "plan/plan.h"
 #include "rule/config.h"
 #include "rule/group.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +57,21 @@ muon_status muon__plan_load_groups(muon_plan *plan, const muon_config *config)
     return MUON_OK;
 }
 
+/* ---- Ranks */
+
+muon_status muon__plan_load_meshes(muon_plan *plan, const muon_config *config)
+{
+    const muon_comm *comm = config->comm;
+    REQUIRE(!comm || comm->size >= 1, E_ARG, "the communicator has %d ranks",
+            comm ? comm->size : 0);
+    REQUIRE(!comm || config->nranks == 0 || config->nranks == comm->size, E_VALUE,
+            "nranks is %lld, but the communicator has %d", (long long)config->nranks,
+            comm ? comm->size : 0);
+    plan->nranks = comm ? comm->size : config->nranks ? (int)config->nranks : 1;
+    plan->nmeshes = config->nmeshes;
+    return muon__meshes_create(&plan->meshes, config->meshes, config->nmeshes, plan->nranks);
+}
+
 /* ---- Parameters */
 
 static muon_status check_dtypes(const muon_param *in, muon_rule rule)
@@ -69,6 +86,21 @@ static muon_status check_dtypes(const muon_param *in, muon_rule rule)
             "a bf16 copy needs an f32 weight as its master");
     REQUIRE(in->copy_dtype == MUON_NONE || rule != MUON_RULE_FROZEN, E_DTYPE,
             "a frozen parameter has no copy to write");
+    return MUON_OK;
+}
+
+static muon_status load_matrices(plan_param *out, const muon_param *in)
+{
+    int batch_dims = 0, row_dims = 1;
+    if (out->rule == MUON_RULE_MUON) {
+        REQUIRE(in->ndim >= 2, E_SHAPE,
+                "a 1-D tensor of %lld elements has no matrix to orthogonalize: use an AdamW group",
+                (long long)in->shape[0]);
+        TRY(muon__matrix_spec_create(&out->spec, in->matrices, in->ndim, in->shape));
+        batch_dims = out->spec.batch_dims;
+        row_dims = out->spec.row_dims;
+    }
+    out->fold = muon__fold_make(out->shape, out->ndim, batch_dims, row_dims);
     return MUON_OK;
 }
 
@@ -92,11 +124,8 @@ static muon_status load_param(plan_param *out, const muon_plan *plan, const muon
     out->copy_dtype = in->copy_dtype;
     out->group = in->group;
     out->expert = in->expert != 0;
-    if (out->rule != MUON_RULE_MUON) return MUON_OK;
-    REQUIRE(in->ndim >= 2, E_SHAPE,
-            "a 1-D tensor of %lld elements has no matrix to orthogonalize: use an AdamW group",
-            (long long)in->shape[0]);
-    return muon__matrix_spec_create(&out->spec, in->matrices, in->ndim, in->shape);
+    TRY(load_matrices(out, in));
+    return muon__layout_create(&out->layout, in, plan->meshes, plan->nmeshes, plan->nranks);
 }
 
 static int by_name(const void *a, const void *b)
@@ -133,7 +162,8 @@ muon_status muon__plan_load_params(muon_plan *plan, const muon_param *params, si
     for (size_t i = 0; i < nparams; i++) {
         muon_param in;
         muon_param_init(&in, sizeof in);
-        TRY(muon__struct_load_at(&in, sizeof in, sizeof in, params, i, "muon_param"));
+        TRY(muon__struct_load_at(&in, sizeof in, offsetof(muon_param, mesh), params, i,
+                                 "muon_param"));
         REQUIRE(in.name && *in.name, E_NAME, "params[%zu] has no name", i);
         plan_param *param = &plan->params[i];
         TRY(muon__strdup(&param->name, in.name));

@@ -2,6 +2,8 @@
 
 #include "base/memory.h"
 #include "base/versioned.h"
+#include "muon/comm.h"
+#include "plan/predict.h"
 #include "rule/config.h"
 #include "rule/group.h"
 
@@ -18,19 +20,31 @@ double muon__plan_class_factor(const plan_class *class, const muon_group *group)
                              : muon__lr_factor(group, class->rows, class->cols);
 }
 
+/* Ranks that run on the same processors share them: more threads than processors only get in each
+ * other's way. */
+static int fair_threads(const muon_comm *comm)
+{
+    int threads = muon__pool_available();
+    if (comm && comm->sharing > 1) threads /= comm->sharing;
+    return threads > 1 ? threads : 1;
+}
+
 static muon_status make(muon_plan *plan, const muon_config *config, const muon_param *params,
                         size_t nparams)
 {
     TRY(muon__config_load(&plan->config, config));
     TRY(muon__la_find(&plan->la, plan->config.backend));
-    plan->threads = plan->config.threads ? plan->config.threads : muon__pool_available();
+    plan->threads = plan->config.threads ? plan->config.threads : fair_threads(plan->config.comm);
     TRY(muon__plan_load_groups(plan, &plan->config));
+    TRY(muon__plan_load_meshes(plan, &plan->config));
     TRY(muon__plan_load_params(plan, params, nparams));
     TRY(muon__plan_load_attention(plan, &plan->config));
     plan->config.groups = NULL;
     plan->config.attention = NULL;
     plan->config.backend = NULL;
+    plan->config.meshes = NULL;
     TRY(muon__plan_make_items(plan));
+    TRY(muon__plan_choose_owners(plan));
     TRY(muon__plan_make_waves(plan));
     muon__plan_make_hash(plan);
     return MUON_OK;
@@ -60,10 +74,12 @@ void muon_plan_destroy(muon_plan *plan)
         muon__plan_free_group(&plan->groups[i]);
     for (size_t i = 0; plan->params && i < plan->nparams; i++) {
         free(plan->params[i].name);
+        muon__layout_destroy(plan->params[i].layout);
         muon__matrix_spec_destroy(&plan->params[i].spec);
     }
     for (size_t i = 0; plan->attention && i < plan->nattention; i++)
         muon__free_const(plan->attention[i].settings.name);
+    muon__meshes_destroy(plan->meshes, plan->nmeshes);
     free(plan->groups);
     free(plan->params);
     free(plan->attention);
@@ -98,16 +114,19 @@ muon_status muon_plan_matrix(const muon_plan *plan, size_t index, muon_matrix *m
                          .row = item->rows.start,
                          .col = item->cols.start,
                          .factor = muon__plan_class_factor(class, group),
-                         .flops = muon__ns_flops(&ns),
+                         .flops = class->flops,
                          .algorithm = ns.algorithm,
-                         .owner = 0};
+                         .owner = item->owner,
+                         .wave = item->wave};
     return muon__struct_store(matrix, matrix_size, &found, sizeof found, "muon_matrix");
 }
 
 muon_status muon_plan_get_cost(const muon_plan *plan, muon_plan_cost *cost, size_t cost_size)
 {
     REQUIRE(plan && cost, E_ARG, "muon_plan_get_cost: plan and cost must not be NULL");
-    return muon__struct_store(cost, cost_size, &plan->cost, sizeof plan->cost, "muon_plan_cost");
+    muon_plan_cost found = plan->cost;
+    if (plan->nranks > 1) TRY(muon__predict_workspace(&found.workspace_bytes, plan));
+    return muon__struct_store(cost, cost_size, &found, sizeof found, "muon_plan_cost");
 }
 
 uint64_t muon_plan_hash(const muon_plan *plan)

@@ -1,14 +1,17 @@
 /* plan.h - what a step will do, as a value.
  *
  * Parameters become items: one per logical matrix, and idle ones for rows and columns that are in no
- * matrix. Items go into waves, each of which fits the workspace; inside a wave the costly ones run
- * first. A plan is a pure function of config and parameters and never changes; settings that a
+ * matrix. Every item gets an owner, the rank that orthogonalizes it, and a wave: all ranks go through
+ * the waves in the same order, and what an owner has in one of them fits its workspace. A plan is a
+ * pure function of config and parameters, the same on every rank, and never changes; settings that a
  * caller may change between steps live in the optimizer, which starts from the plan's. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
 #include "matrix/matrix.h"
 #include "ns/newton_schulz.h"
+#include "plan/fold.h"
+#include "plan/layout.h"
 
 typedef struct plan_param {
     char *name;
@@ -19,7 +22,10 @@ typedef struct plan_param {
     int group, expert;
     muon_rule rule;
     matrix_spec spec; /* Muon only */
-    size_t last_wave; /* Muon only: no later wave reads its gradient */
+    layout *layout;
+    /* Muon: as the spec folds it, so that batch, rows and cols are the same. Others: no batch, rows of
+     * dim 0. */
+    fold fold;
 } plan_param;
 
 /* Items of one shape in one group share a Newton-Schulz plan and an lr factor. */
@@ -28,6 +34,7 @@ typedef struct plan_class {
     int64_t rows, cols;
     int transposed;
     int small; /* runs on one thread beside others; else all threads share it */
+    double flops; /* of one orthogonalization, with the settings the plan was made with */
 } plan_class;
 
 enum { PLAN_IDLE = -1 };
@@ -37,7 +44,8 @@ typedef struct plan_item {
     int32_t class; /* PLAN_IDLE: in no matrix; momentum and weight decay only */
     int64_t batch;
     band rows, cols;
-    int64_t slot; /* floats into the wave's buffer, where U and then O are [rows][cols] */
+    int32_t owner, wave; /* an idle item has no owner (-1): every holder decays its own part */
+    int64_t slot; /* floats into the owner's buffer of the wave, where U and then O are [rows][cols] */
 } plan_item;
 
 typedef struct plan_attention {
@@ -59,12 +67,14 @@ struct muon_plan {
     plan_item *items; /* in the order of parameters */
     size_t nitems;
     uint32_t *matrix_item; /* [cost.matrices] the items that are matrices */
-    uint32_t
-        *order;   /* items as a wave runs them; wave w has order[wave[w]] .. order[wave[w + 1]] */
-    size_t *wave; /* [nwaves + 1] */
+    int nranks;
+    mesh *meshes;
+    size_t nmeshes;
+    uint32_t *order; /* items by wave, in each by index; wave w has order[wave[w]] .. [wave[w + 1]] */
+    size_t *wave;    /* [nwaves + 1] */
     size_t nwaves;
     int threads;
-    int64_t wave_floats;   /* of the buffer that holds a wave's matrices */
+    int64_t wave_floats;   /* of the buffer that holds what any owner has in any wave */
     int64_t scratch_large; /* floats for one matrix that all threads share */
     int64_t scratch_small; /* floats for each thread that runs matrices of its own */
     muon_plan_cost cost;
@@ -73,11 +83,20 @@ struct muon_plan {
 
 /* The stages of muon_plan_create, in order. Each leaves the plan destroyable when it fails. */
 muon_status muon__plan_load_groups(muon_plan *plan, const muon_config *config);
+muon_status muon__plan_load_meshes(muon_plan *plan, const muon_config *config); /* and nranks */
 muon_status muon__plan_load_params(muon_plan *plan, const muon_param *params, size_t nparams);
 muon_status muon__plan_load_attention(muon_plan *plan, const muon_config *config);
 muon_status muon__plan_make_items(muon_plan *plan);
+muon_status muon__plan_choose_owners(muon_plan *plan);
 muon_status muon__plan_make_waves(muon_plan *plan);
 void muon__plan_make_hash(muon_plan *plan);
+
+/* What ranks must agree on, each part for itself so that a message can say which differs: a parameter
+ * (name, shape, dtypes, group, matrices, layout), a group, the attention layers, all the rest. */
+uint64_t muon__plan_hash_param(const muon_plan *plan, size_t index);
+uint64_t muon__plan_hash_group(const muon_group *group);
+uint64_t muon__plan_hash_attention(const muon_plan *plan);
+uint64_t muon__plan_hash_config(const muon_plan *plan);
 
 /* A group's copy with its own name and list; *into is only written on success. */
 muon_status muon__plan_copy_group(muon_group *into, const muon_group *from, size_t index);
@@ -86,6 +105,20 @@ void muon__plan_free_group(muon_group *group);
 /* The Newton-Schulz plan and the lr factor of a class under these settings. */
 muon_status muon__plan_class_ns(ns_plan *out, const plan_class *class, const muon_group *group);
 double muon__plan_class_factor(const plan_class *class, const muon_group *group);
+
+/* Bytes of state per element, without the step counter; 0 for a frozen parameter. */
+static inline int64_t muon__plan_state_bytes(const muon_plan *plan, const plan_param *param)
+{
+    switch (param->rule) {
+    case MUON_RULE_MUON:
+        return plan->groups[param->group].momentum_dtype == MUON_BF16 ? 2 : 4;
+    case MUON_RULE_ADAMW:
+        return 8;
+    case MUON_RULE_FROZEN:
+        break;
+    }
+    return 0;
+}
 
 static inline int64_t muon__item_rows(const plan_item *item)
 {

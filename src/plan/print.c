@@ -71,9 +71,36 @@ static void matrices_text(char *factors, char *algorithms, size_t size, const mu
     }
 }
 
+/* The ranks that own a parameter's matrices: "3", "0, 5, 9", or "0..511" for more, in that range. */
+static void owners_text(char *text, size_t size, const plan_item *first, const plan_item *end)
+{
+    enum { LISTED = 3 };
+    int32_t listed[LISTED], lowest = INT32_MAX, highest = -1;
+    int n = 0;
+    for (const plan_item *item = first; item < end; item++) {
+        if (item->class == PLAN_IDLE) continue;
+        if (item->owner < lowest) lowest = item->owner;
+        if (item->owner > highest) highest = item->owner;
+        int at = 0;
+        while (at < n && at < LISTED && listed[at] != item->owner)
+            at++;
+        if (at == n && n < LISTED)
+            listed[n++] = item->owner;
+        else if (at == LISTED)
+            n = LISTED + 1;
+    }
+    if (n > LISTED) {
+        snprintf(text, size, "%d..%d", lowest, highest);
+        return;
+    }
+    size_t used = 0;
+    for (int i = 0; i < n && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%d", i ? ", " : "", listed[i]);
+}
+
 typedef struct row {
     const char *name;
-    char shape[CELL], rule[CELL], matrices[CELL], factor[CELL], algorithm[CELL], rank[16];
+    char shape[CELL], rule[CELL], matrices[CELL], factor[CELL], algorithm[CELL], rank[48];
 } row;
 
 /* Fills the row of params[index]; *item walks through the plan's items along with the parameters. */
@@ -90,7 +117,7 @@ static void fill_row(row *r, const muon_plan *plan, size_t index, size_t *item)
         ++*item;
     muon__matrix_explain(&param->spec, r->matrices, sizeof r->matrices);
     matrices_text(r->factor, r->algorithm, CELL, plan, plan->items + first, plan->items + *item);
-    snprintf(r->rank, sizeof r->rank, "0");
+    owners_text(r->rank, sizeof r->rank, plan->items + first, plan->items + *item);
 }
 
 typedef struct widths {
@@ -130,6 +157,26 @@ static double millions(int64_t n)
     return (double)n / 1e6;
 }
 
+static double megabytes(int64_t bytes)
+{
+    return (double)bytes / 1e6;
+}
+
+static void put_ranks(const printer *p, const muon_prediction *r)
+{
+    double bound = r->lower_bound > 0 ? r->lower_bound : 1;
+    put(p, "%lld ranks: makespan %.4g s, %.3f x the bound of %.4g s; imbalance %.3f\n",
+        (long long)r->ranks, r->makespan, r->makespan / bound, r->lower_bound, r->imbalance);
+    put(p,
+        "a rank has at most %lld matrices and sends and receives %.2f MB (mean %.2f, padding "
+        "%.2f)\n",
+        (long long)r->matrices_max, megabytes(r->bytes_max), megabytes(r->bytes_mean),
+        megabytes(r->padding_bytes));
+    put(p, "padded all-to-all: %.4g s, %.2f MB, padding %.2f MB; round robin: %.4g s, %.2f MB\n",
+        r->padded.makespan, megabytes(r->padded.bytes_max), megabytes(r->padded.padding_bytes),
+        r->round_robin.makespan, megabytes(r->round_robin.bytes_max));
+}
+
 void muon_plan_print(const muon_plan *plan, muon_write_fn write, void *user)
 {
     if (!plan || !write) return;
@@ -147,12 +194,17 @@ void muon_plan_print(const muon_plan *plan, muon_write_fn write, void *user)
         fill_row(&r, plan, i, &item);
         put_row(&p, &w, &r);
     }
-    const muon_plan_cost *c = &plan->cost;
+    muon_plan_cost c = plan->cost;
+    muon_prediction prediction;
+    int predicted =
+        plan->nranks > 1 && muon_plan_predict(plan, &prediction, sizeof prediction) == MUON_OK;
+    if (predicted) c.workspace_bytes = prediction.workspace_max;
     put(&p, "\nMuon %.2fM (regular %.2fM, expert %.2fM), AdamW %.2fM, frozen %.2fM\n",
-        millions(c->muon_elements + c->expert_elements), millions(c->muon_elements),
-        millions(c->expert_elements), millions(c->adamw_elements), millions(c->frozen_elements));
+        millions(c.muon_elements + c.expert_elements), millions(c.muon_elements),
+        millions(c.expert_elements), millions(c.adamw_elements), millions(c.frozen_elements));
     put(&p, "%lld matrices in %lld wave%s, %.4g Gflop per step, state %.2f MB, workspace %.2f MB\n",
-        (long long)c->matrices, (long long)c->waves, c->waves == 1 ? "" : "s", c->flops / 1e9,
-        millions(c->state_bytes), millions(c->workspace_bytes));
+        (long long)c.matrices, (long long)c.waves, c.waves == 1 ? "" : "s", c.flops / 1e9,
+        megabytes(c.state_bytes), megabytes(c.workspace_bytes));
+    if (predicted) put_ranks(&p, &prediction);
     put(&p, "plan %016llx\n", (unsigned long long)plan->hash);
 }

@@ -3,14 +3,19 @@
 #include "base/versioned.h"
 
 #include <math.h>
+#include <stddef.h>
 
 #define MAX_THREADS 1024
+#define MAX_RANKS   (1 << 20)
 
 static const muon_config config_defaults = {
     .struct_size = sizeof(muon_config),
     .qk_threshold = 100,
     .wire = MUON_F32,
     .missing_grad = MUON_MISSING_GRAD_ERROR,
+    .machine = {.flops = 1.5e12, .node_bandwidth = 20e9, .bandwidth = 6e9, .ranks_per_node = 8},
+    .in_flight = 3,
+    .timeout = 600,
 };
 
 void muon_config_init(muon_config *config, size_t struct_size)
@@ -50,6 +55,37 @@ static muon_status check_flag(const char *name, int value)
     return MUON_OK;
 }
 
+static muon_status check_machine(const muon_machine *m)
+{
+    const struct {
+        const char *name;
+        double value;
+    } rates[] = {
+        {"flops", m->flops}, {"node_bandwidth", m->node_bandwidth}, {"bandwidth", m->bandwidth}};
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+        REQUIRE(rates[i].value > 0 && isfinite(rates[i].value), E_VALUE,
+                "machine.%s is %g, must be finite and above 0", rates[i].name, rates[i].value);
+    REQUIRE(m->ranks_per_node >= 1, E_VALUE, "machine.ranks_per_node is %lld, must be at least 1",
+            (long long)m->ranks_per_node);
+    return MUON_OK;
+}
+
+static muon_status check_ranks(const muon_config *config)
+{
+    REQUIRE(config->nranks >= 0 && config->nranks <= MAX_RANKS, E_VALUE,
+            "nranks is %lld, must be 0..%d", (long long)config->nranks, MAX_RANKS);
+    REQUIRE(config->meshes || !config->nmeshes, E_ARG, "meshes is NULL, but nmeshes is %zu",
+            config->nmeshes);
+    TRY(check_machine(&config->machine));
+    REQUIRE(config->path == MUON_PATH_PIPELINE || config->path == MUON_PATH_REFERENCE, E_VALUE,
+            "path is %d, which is no muon_path", (int)config->path);
+    REQUIRE(config->in_flight >= 1 && config->in_flight <= 3, E_VALUE,
+            "in_flight is %d, must be 1..3", config->in_flight);
+    REQUIRE(config->timeout > 0 && isfinite(config->timeout), E_VALUE,
+            "timeout is %g, must be finite and above 0 seconds", config->timeout);
+    return MUON_OK;
+}
+
 static muon_status check(const muon_config *config)
 {
     REQUIRE(config->ngroups > 0, E_ARG, "config has no groups");
@@ -71,13 +107,13 @@ static muon_status check(const muon_config *config)
     REQUIRE(config->workspace_budget >= 0, E_VALUE,
             "workspace_budget is %lld, must be at least 0 (0: no limit)",
             (long long)config->workspace_budget);
-    return MUON_OK;
+    return check_ranks(config);
 }
 
 muon_status muon__config_load(muon_config *out, const muon_config *in)
 {
     muon_config config = config_defaults;
-    TRY(muon__struct_load(&config, sizeof config, sizeof config, in, "muon_config"));
+    TRY(muon__struct_load(&config, sizeof config, offsetof(muon_config, comm), in, "muon_config"));
     TRY(check(&config));
     *out = config;
     return MUON_OK;

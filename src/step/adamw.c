@@ -49,20 +49,22 @@ static void adamw_unit(void *arg, int64_t index, int worker)
 {
     const muon_opt *opt = arg;
     (void)worker;
-    const flat_unit *unit = &opt->adamw_units[index];
+    const patch_unit *unit = &opt->adamw_units[index];
     if (!opt->active[unit->param]) return;
     const plan_param *param = &opt->plan->params[unit->param];
     const param_state *state = &opt->state[unit->param];
     adamw c = constants(opt, &opt->groups[param->group], *state->step + 1);
     weight target = weight_of(opt, unit->param, STREAM_UPDATE);
     float room[PIECE], grad_room[PIECE];
-    for (int64_t at = unit->begin; at < unit->end; at += PIECE) {
-        int64_t n = unit->end - at < PIECE ? unit->end - at : PIECE;
-        float *w = weight_edit(&target, at, n, room);
+    band bands[2];
+    pieces p = pieces_of_patch(&param->fold, &opt->route->patches[unit->patch], unit->batch,
+                               unit->begin, unit->end, bands);
+    while (pieces_next(&p)) {
+        float *w = weight_edit(&target, p.at, p.n, room);
         const float *g =
-            elements_read(opt->buffers[unit->param].grad, param->grad_dtype, at, n, grad_room);
-        update(w, g, state->exp_avg + at, state->exp_avg_sq + at, n, c);
-        weight_commit(&target, w, at, n);
+            elements_read(opt->buffers[unit->param].grad, param->grad_dtype, p.at, p.n, grad_room);
+        update(w, g, state->exp_avg + p.at, state->exp_avg_sq + p.at, p.n, c);
+        weight_commit(&target, w, p.at, p.n, p.index);
     }
 }
 
@@ -74,6 +76,6 @@ void muon__step_adamw(muon_opt *opt)
         if (param->rule != MUON_RULE_ADAMW || !opt->active[i]) continue;
         double grad = param->grad_dtype == MUON_BF16 ? 2 : 4;
         opt->result.phase[MUON_PHASE_ADAMW].bytes +=
-            (double)param->numel * (grad + 16 + weight_bytes(param));
+            (double)opt->route->numel[i] * (grad + 16 + weight_bytes(param));
     }
 }

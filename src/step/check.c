@@ -1,5 +1,5 @@
-/* The norm of all gradients, and whether every one of them is finite. Nothing has changed yet when
- * this says no. */
+/* The norm of all gradients, and whether every one of them is finite: first of this rank's, then of
+ * all. Nothing has changed yet when this says no. */
 #include "step/opt.h"
 
 #include <float.h>
@@ -26,11 +26,12 @@ static void check_unit(void *arg, int64_t index, int worker)
     int bf16 = param->grad_dtype == MUON_BF16;
     sumsq sum = {0};
     int64_t n = unit->end - unit->begin;
-    if (bf16 && opt->want_norm)
+    int norm = opt->want_norm && unit->counts;
+    if (bf16 && norm)
         muon__sumsq_add_bf16(&sum, narrow, n);
     else if (bf16)
         muon__sumsq_see_bf16(&sum, narrow, n);
-    else if (opt->want_norm)
+    else if (norm)
         muon__sumsq_add_f32(&sum, wide, n);
     else
         muon__sumsq_see_f32(&sum, wide, n);
@@ -38,37 +39,37 @@ static void check_unit(void *arg, int64_t index, int worker)
     muon__sumsq_merge(&opt->worker_sum[worker], &sum);
 }
 
-static void count_params(muon_opt *opt)
+void muon__step_check(muon_opt *opt, step_word *word)
 {
     const muon_plan *plan = opt->plan;
-    muon_result *result = &opt->result;
+    for (size_t i = 0; i < plan->nparams; i++)
+        atomic_store(&opt->nonfinite[i], 0);
+    memset(opt->worker_sum, 0, (size_t)plan->threads * sizeof *opt->worker_sum);
+    muon__pool_run(opt->p, (int64_t)opt->ncheck_units, check_unit, opt);
+    for (int i = 0; i < plan->threads; i++)
+        muon__sumsq_merge(&word->sum, &opt->worker_sum[i]);
     for (size_t i = 0; i < plan->nparams; i++) {
         const plan_param *param = &plan->params[i];
-        if (param->rule == MUON_RULE_FROZEN) continue;
-        if (!opt->active[i])
-            result->missing_params++;
-        else
-            result->phase[MUON_PHASE_CHECK].bytes +=
-                (double)param->numel * (param->grad_dtype == MUON_BF16 ? 2 : 4);
-        if (!atomic_load(&opt->nonfinite[i])) continue;
-        if (!result->skip_param) result->skip_param = param->name;
-        result->nonfinite_params++;
+        if (atomic_load(&opt->nonfinite[i])) opt->flags[i] |= AGREE_NONFINITE;
+        if (opt->active[i])
+            opt->result.phase[MUON_PHASE_CHECK].bytes +=
+                (double)opt->route->numel[i] * (param->grad_dtype == MUON_BF16 ? 2 : 4);
     }
 }
 
-int muon__step_check(muon_opt *opt, double grad_scale)
+int muon__step_judge(muon_opt *opt, const step_word *word, double grad_scale)
 {
     muon_result *result = &opt->result;
-    opt->grad_factor = 1 / grad_scale;
-    for (size_t i = 0; i < opt->plan->nparams; i++)
-        atomic_store(&opt->nonfinite[i], 0);
-    memset(opt->worker_sum, 0, (size_t)opt->plan->threads * sizeof *opt->worker_sum);
-    muon__pool_run(opt->p, (int64_t)opt->ncheck_units, check_unit, opt);
-    sumsq total = {0};
-    for (int i = 0; i < opt->plan->threads; i++)
-        muon__sumsq_merge(&total, &opt->worker_sum[i]);
-    count_params(opt);
-    result->grad_norm = sqrt(muon__sumsq_value(&total)) / grad_scale;
+    for (size_t i = 0; i < opt->plan->nparams; i++) {
+        const plan_param *param = &opt->plan->params[i];
+        if (param->rule == MUON_RULE_FROZEN) continue;
+        opt->active[i] = (opt->flags[i] & AGREE_PRESENT) != 0;
+        result->missing_params += !opt->active[i];
+        if (!(opt->flags[i] & AGREE_NONFINITE)) continue;
+        if (!result->skip_param) result->skip_param = param->name;
+        result->nonfinite_params++;
+    }
+    result->grad_norm = sqrt(muon__sumsq_value(&word->sum)) / grad_scale;
     opt->clip_coef = 1;
     if (opt->clip_norm > 0 && result->grad_norm > opt->clip_norm)
         opt->clip_coef = opt->clip_norm / result->grad_norm;

@@ -1,5 +1,6 @@
 #include "step/opt.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +27,19 @@ static muon_status make_settings(muon_opt *opt)
 static void lay_out_workspace(muon_opt *opt)
 {
     const muon_plan *plan = opt->plan;
+    for (int i = 0; i < opt->rings.waves; i++) {
+        opt->wave[i] = ARENA_ARRAY(&opt->workspace, float, plan->wave_floats);
+        for (int list = GATHER_RECEIVE; list <= SCATTER_SEND; list++)
+            opt->transit[list][i] =
+                ARENA_ARRAY(&opt->workspace, char, opt->route->messages[list].room);
+    }
+    for (int i = 0; i < opt->rings.shards; i++) {
+        opt->transit[GATHER_SEND][i] =
+            ARENA_ARRAY(&opt->workspace, char, opt->route->messages[GATHER_SEND].room);
+        opt->transit[SCATTER_RECEIVE][i] =
+            ARENA_ARRAY(&opt->workspace, char, opt->route->messages[SCATTER_RECEIVE].room);
+    }
     int64_t small = plan->scratch_small * plan->threads;
-    opt->wave = ARENA_ARRAY(&opt->workspace, float, plan->wave_floats);
     opt->scratch = ARENA_ARRAY(&opt->workspace, float,
                                small > plan->scratch_large ? small : plan->scratch_large);
 }
@@ -44,10 +56,11 @@ static muon_status make_step_lists(muon_opt *opt)
 {
     const muon_plan *plan = opt->plan;
     TRY(CALLOC(&opt->worker_sum, (size_t)plan->threads, "sums"));
-    TRY(CALLOC(&opt->item_sumsq, plan->nitems, "sums"));
+    TRY(CALLOC(&opt->class_sum, (size_t)plan->threads * plan->nclasses, "sums"));
     TRY(CALLOC(&opt->ranges, 3 * plan->nparams, "buffers"));
     TRY(CALLOC(&opt->checked, plan->nparams, "buffers"));
     TRY(CALLOC(&opt->active, plan->nparams, "gradients"));
+    TRY(CALLOC(&opt->flags, plan->nparams, "gradients"));
     TRY(CALLOC(&opt->nonfinite, plan->nparams, "gradients"));
     size_t most_q = 0, most_k = 0;
     for (size_t i = 0; i < plan->nattention; i++) {
@@ -61,19 +74,58 @@ static muon_status make_step_lists(muon_opt *opt)
     return CALLOC(&opt->qk_k, most_k, "attention heads");
 }
 
-static muon_status make(muon_opt *opt, const muon_config *config, const muon_param *params,
-                        size_t nparams)
+/* Everything that is this rank's own. */
+static muon_status make(muon_opt *opt)
 {
-    TRY(muon_plan_create(&opt->plan, config, params, nparams));
     opt->la = opt->plan->la;
+    int plain = opt->plan->config.path == MUON_PATH_REFERENCE;
+    if (!plain) opt->rings = muon__route_rings(opt->plan); /* else no waves, and no room for them */
+    TRY(muon__route_create(&opt->route, opt->plan, opt->comm.rank));
     TRY(make_settings(opt));
     TRY(make_step_lists(opt));
     TRY(muon__opt_make_units(opt));
     TRY(muon__opt_make_state(opt));
     TRY(make_workspace(opt));
+    TRY(muon__agree_create(&opt->agreement, &opt->comm, opt->plan));
+    TRY(plain ? muon__reference_create(opt) : muon__exchange_create(opt));
     TRY(muon__pool_create(&opt->p, opt->plan->threads));
     muon__la_warm_up(opt->la, opt->p);
+    if (!plain) muon__exchange_look_after(opt);
     return MUON_OK;
+}
+
+/* What this rank's failure must not keep from the others: a config with a mistake in it may still say
+ * who they are. */
+static muon_status load_comm(muon_opt *opt, const muon_config *config, double *timeout)
+{
+    muon_config known;
+    muon_config_init(&known, sizeof known);
+    *timeout = known.timeout;
+    opt->comm = (muon_comm){.struct_size = sizeof opt->comm, .size = 1};
+    if (config->struct_size < sizeof known) return MUON_OK;
+    if (config->timeout > 0 && isfinite(config->timeout)) *timeout = config->timeout;
+    return config->comm ? muon__comm_load(&opt->comm, config->comm) : MUON_OK;
+}
+
+static muon_status make_together(muon_opt *opt, const muon_config *config, const muon_param *params,
+                                 size_t nparams)
+{
+    double timeout;
+    TRY(load_comm(opt, config, &timeout));
+    muon_status status = muon_plan_create(&opt->plan, config, params, nparams);
+    TRY(muon__agree_on_plan(&opt->comm, timeout, status, opt->plan));
+    return muon__agree_on_status(&opt->comm, timeout, make(opt), "muon_create");
+}
+
+static void say_created(const muon_opt *opt)
+{
+    const muon_plan_cost *cost = &opt->plan->cost;
+    muon__opt_log(
+        opt, MUON_LOG_INFO,
+        "created: %zu parameters, %lld matrices, %lld waves, %d threads, backend %s, state "
+        "%zu bytes, workspace %zu bytes",
+        opt->plan->nparams, (long long)cost->matrices, (long long)cost->waves, opt->plan->threads,
+        opt->la->name, opt->state_memory.size, opt->workspace.size);
 }
 
 muon_status muon__opt_create(muon_opt **out, const muon_config *config, const muon_param *params,
@@ -81,26 +133,29 @@ muon_status muon__opt_create(muon_opt **out, const muon_config *config, const mu
 {
     muon_opt *opt = NULL;
     TRY(CALLOC(&opt, 1, "optimizer"));
-    muon_status status = make(opt, config, params, nparams);
+    muon_status status = make_together(opt, config, params, nparams);
     if (status != MUON_OK) {
         muon__opt_destroy(opt);
         return status;
     }
-    const muon_plan_cost *cost = &opt->plan->cost;
-    muon__opt_log(
-        opt, MUON_LOG_INFO,
-        "created: %zu parameters, %lld matrices, %lld waves, %d threads, backend %s, state "
-        "%lld bytes, workspace %lld bytes",
-        opt->plan->nparams, (long long)cost->matrices, (long long)cost->waves, opt->plan->threads,
-        opt->la->name, (long long)cost->state_bytes, (long long)cost->workspace_bytes);
+    say_created(opt);
     *out = opt;
     return MUON_OK;
+}
+
+static void free_units(part_units *units)
+{
+    free(units->units);
+    free(units->first);
 }
 
 void muon__opt_destroy(muon_opt *opt)
 {
     if (!opt) return;
     muon__pool_destroy(opt->p);
+    muon__exchange_destroy(opt);
+    muon__reference_destroy(opt);
+    muon__agree_destroy(opt->agreement);
     for (size_t i = 0; opt->groups && i < opt->plan->ngroups; i++)
         muon__plan_free_group(&opt->groups[i]);
     muon__arena_free(&opt->state_memory);
@@ -113,17 +168,20 @@ void muon__opt_destroy(muon_opt *opt)
     free(opt->tensor_names);
     free(opt->check_units);
     free(opt->adamw_units);
-    free(opt->row_units);
-    free(opt->wave_rows);
+    free_units(&opt->piece_units);
+    free_units(&opt->copy_units[UNPACK]);
+    free_units(&opt->copy_units[PACK]);
     free(opt->worker_sum);
-    free(opt->item_sumsq);
+    free(opt->class_sum);
     free(opt->qk_tasks);
     free(opt->qk_q);
     free(opt->qk_k);
     free(opt->ranges);
     free(opt->checked);
     free(opt->active);
+    free(opt->flags);
     free(opt->nonfinite);
+    muon__route_destroy(opt->route);
     muon_plan_destroy(opt->plan);
     free(opt);
 }

@@ -47,10 +47,12 @@ static inline float *weight_edit(const weight *w, int64_t at, int64_t n, float *
     return room;
 }
 
-static inline void weight_commit(const weight *w, const float *values, int64_t at, int64_t n)
+/* Elements at .. at + n of the shard are elements index .. of the whole tensor. */
+static inline void weight_commit(const weight *w, const float *values, int64_t at, int64_t n,
+                                 int64_t index)
 {
     if (w->dtype == MUON_BF16)
-        muon__bf16_store_stochastic((uint16_t *)w->data + at, values, n, w->key, at);
+        muon__bf16_store_stochastic((uint16_t *)w->data + at, values, n, w->key, index);
     if (w->copy) muon__bf16_store(w->copy + at, values, n);
 }
 
@@ -59,50 +61,58 @@ static inline double weight_bytes(const plan_param *p) /* read and written, per 
     return (p->dtype == MUON_BF16 ? 4 : 8) + (p->copy_dtype == MUON_BF16 ? 2 : 0);
 }
 
-/* A pass over the row units of one wave. */
-typedef struct wave_pass {
-    const muon_opt *opt;
-    size_t first; /* its first unit */
-} wave_pass;
-
-/* The elements of rows begin..end of an item, as contiguous pieces: `at` counts in the tensor, `slot`
- * in the item's own [rows][cols]. Whole rows that follow each other are one stretch. */
+/* A walk over rows of a matrix that lie in a patch of the shard, as contiguous stretches of at most
+ * PIECE elements. `at` counts in the shard, `index` in the whole tensor, `place` in memory that has the
+ * part's elements with `ld` from row to row. Whole rows that follow each other are one stretch. */
 typedef struct pieces {
-    const plan_item *item;
-    int64_t batch_at, width; /* of the tensor */
-    int64_t row, end;        /* the item's rows still to come */
-    int64_t range;           /* of the columns, the next one in this row */
-    int64_t at, slot, left;  /* of the stretch */
-    int64_t n;               /* of the piece that was last given */
+    const patch *in;
+    const band *rows, *cols;
+    rectangle part;
+    int64_t ld, width;              /* width: of the folded tensor */
+    int64_t batch_index, batch_at;  /* of the batch entry's first row, and of the patch's there */
+    int64_t row, end;               /* the matrix's rows still to come */
+    int64_t col;                    /* of the matrix, the next one in this row */
+    int64_t at, index, place, left; /* of the stretch */
+    int64_t n;                      /* of the piece that was last given */
 } pieces;
 
-static inline pieces pieces_of(const muon_opt *opt, const plan_item *item, int64_t begin,
-                               int64_t end)
+static inline pieces pieces_of(const fold *f, const patch *in, int64_t batch, const band *rows,
+                               const band *cols, rectangle part, int64_t ld)
 {
-    const matrix_spec *spec = &opt->plan->params[item->param].spec;
-    return (pieces){.item = item,
-                    .batch_at = item->batch * spec->rows * spec->cols,
-                    .width = spec->cols,
-                    .row = begin,
-                    .end = end};
+    return (pieces){.in = in,
+                    .rows = rows,
+                    .cols = cols,
+                    .part = part,
+                    .ld = ld,
+                    .width = f->cols,
+                    .batch_index = batch * f->rows * f->cols,
+                    .batch_at = in->offset + (batch - in->batch) * in->batch_stride,
+                    .row = part.row,
+                    .end = part.row + part.nrows,
+                    .col = part.col};
+}
+
+static inline int64_t band_at(const band *b, int64_t i)
+{
+    return b->start + i / b->size * b->stride + i % b->size;
 }
 
 static inline void pieces_stretch(pieces *p)
 {
-    const plan_item *item = p->item;
-    const band *cols = &item->cols;
-    int64_t length = muon__band_length(cols);
-    int64_t row_at = p->batch_at + muon__item_row(item, p->row) * p->width;
-    p->at = row_at + cols->start + p->range * cols->stride;
-    p->slot = p->row * length + p->range * cols->size;
-    p->left = cols->size;
-    if (length == p->width && cols->count == 1) {
-        int64_t rows = item->rows.size - p->row % item->rows.size;
+    int64_t row = band_at(p->rows, p->row), col = band_at(p->cols, p->col);
+    int64_t end = p->part.col + p->part.ncols;
+    p->index = p->batch_index + row * p->width + col;
+    p->at = p->batch_at + (row - p->in->row) * p->in->row_stride + (col - p->in->col);
+    p->place = (p->row - p->part.row) * p->ld + (p->col - p->part.col);
+    p->left = p->cols->size - p->col % p->cols->size;
+    if (p->left > end - p->col) p->left = end - p->col;
+    if (p->left == p->width && p->ld == p->width) {
+        int64_t rows = p->rows->size - p->row % p->rows->size;
         if (rows > p->end - p->row) rows = p->end - p->row;
-        p->left = rows * length;
+        p->left = rows * p->width;
         p->row += rows;
-    } else if (++p->range == cols->count) {
-        p->range = 0;
+    } else if ((p->col += p->left) == end) {
+        p->col = p->part.col;
         p->row++;
     }
 }
@@ -111,7 +121,8 @@ static inline void pieces_stretch(pieces *p)
 static inline int pieces_next(pieces *p)
 {
     p->at += p->n;
-    p->slot += p->n;
+    p->index += p->n;
+    p->place += p->n;
     p->left -= p->n;
     p->n = 0;
     if (p->left == 0) {
@@ -120,6 +131,52 @@ static inline int pieces_next(pieces *p)
     }
     p->n = p->left < PIECE ? p->left : PIECE;
     return 1;
+}
+
+/* Rows begin..end of a batch entry of a patch, all its columns; bands is room for two. */
+static inline pieces pieces_of_patch(const fold *f, const patch *in, int64_t batch, int64_t begin,
+                                     int64_t end, band bands[2])
+{
+    bands[0] = (band){in->row, in->nrows, 1, in->nrows};
+    bands[1] = (band){in->col, in->ncols, 1, in->ncols};
+    rectangle part = {begin, end - begin, 0, in->ncols};
+    return pieces_of(f, in, batch, &bands[0], &bands[1], part, in->ncols);
+}
+
+/* A pass over the units of one wave. */
+typedef struct wave_pass {
+    const muon_opt *opt;
+    size_t wave, first; /* its first unit */
+} wave_pass;
+
+/* Rows begin..end of a route's piece. ld: of the memory beside it. */
+static inline pieces pieces_of_unit(const muon_opt *opt, const part_unit *unit, int64_t ld)
+{
+    const route_piece *piece = &opt->route->pieces[unit->index];
+    const plan_item *item = &opt->plan->items[piece->item];
+    rectangle part = piece->part;
+    part.row = unit->begin;
+    part.nrows = unit->end - unit->begin;
+    return pieces_of(&opt->plan->params[item->param].fold, &opt->route->patches[piece->patch],
+                     item->batch, &item->rows, &item->cols, part, ld);
+}
+
+/* At most PIECE elements of a parameter's shard: M from G, and U. */
+void muon__momentum_stretch(const muon_opt *opt, size_t index, int64_t at, int64_t n, float *u);
+/* The piece of an item's weights: decay, and the update by o, if there is one. */
+void muon__update_stretch(const muon_opt *opt, const plan_item *item, const weight *target,
+                          const pieces *p, const float *o);
+
+/* Where a piece's U or O is: the matrix's slot here, or a packed part in transit. */
+static inline int64_t place_of(const plan_item *item, const route_piece *piece, int64_t offset,
+                               int64_t begin, int64_t *ld)
+{
+    if (offset == ROUTE_SLOT) {
+        *ld = muon__item_cols(item);
+        return item->slot + begin * *ld + piece->part.col;
+    }
+    *ld = piece->part.ncols;
+    return offset + (begin - piece->part.row) * *ld;
 }
 
 #endif

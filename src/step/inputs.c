@@ -18,6 +18,7 @@ static muon_status check_buffers(muon_opt *opt, size_t index, const muon_buffers
         REQUIRE(!b->copy, E_ARG, "param '%s' is frozen, but has a copy", param->name);
         return MUON_OK;
     }
+    if (opt->route->numel[index] == 0) return MUON_OK; /* nothing of it is here */
     REQUIRE(b->param, E_ARG, "param '%s': the weight is NULL", param->name);
     REQUIRE(b->grad || opt->plan->config.missing_grad == MUON_MISSING_GRAD_SKIP, E_GRAD,
             "param '%s' has no gradient", param->name);
@@ -38,7 +39,8 @@ static size_t add_range(muon_opt *opt, size_t n, size_t param, int what, const v
 {
     if (!data) return n;
     uintptr_t begin = (uintptr_t)data;
-    size_t bytes = (size_t)opt->plan->params[param].numel * element_bytes(dtype);
+    size_t bytes = (size_t)opt->route->numel[param] * element_bytes(dtype);
+    if (!bytes) return n;
     opt->ranges[n] = (buffer_range){begin, begin + bytes, (uint32_t)param, (unsigned char)what};
     return n + 1;
 }
@@ -102,7 +104,9 @@ muon_status muon__step_inputs(muon_opt *opt, const muon_step_args *args)
     size_t nparams = opt->plan->nparams;
     for (size_t i = 0; i < nparams; i++) {
         TRY(check_buffers(opt, i, &args->buffers[i]));
-        opt->active[i] = args->buffers[i].grad != NULL;
+        int here = opt->route->numel[i] > 0 && opt->plan->params[i].rule != MUON_RULE_FROZEN;
+        opt->active[i] = here && args->buffers[i].grad;
+        opt->flags[i] = (unsigned char)(!here ? 0 : opt->active[i] ? AGREE_PRESENT : AGREE_ABSENT);
     }
     size_t bytes = nparams * sizeof *args->buffers;
     if (opt->checked_valid && memcmp(opt->checked, args->buffers, bytes) == 0) return MUON_OK;

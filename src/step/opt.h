@@ -1,14 +1,16 @@
-/* opt.h - an optimizer: a plan, its memory, its threads, and the settings that may change.
+/* opt.h - an optimizer: a plan, this rank's route through it, its memory, its threads, and the settings
+ * that may change.
  *
  * A step runs the stages declared at the end, in that order, on what creation has laid out. Stages
- * cut their work into units that depend on the plan alone and hand them to the pool. */
+ * cut their work into units that depend on plan and route alone and hand them to the pool. */
 #ifndef STEP_OPT_H
 #define STEP_OPT_H
 
 #include "base/memory.h"
 #include "base/sumsq.h"
-#include "plan/plan.h"
+#include "plan/route.h"
 #include "rule/qk_clip.h"
+#include "step/agree.h"
 
 #include <stdatomic.h>
 
@@ -19,15 +21,26 @@ typedef struct param_state {
     int64_t *step; /* steps applied; NULL for a frozen parameter */
 } param_state;
 
-typedef struct flat_unit { /* elements begin..end of a parameter */
+typedef struct flat_unit { /* elements begin..end of a parameter's shard */
     uint32_t param;
+    int counts; /* in the norm; another rank counts a replica */
     int64_t begin, end;
 } flat_unit;
 
-typedef struct row_unit { /* rows begin..end of an item */
-    uint32_t item;
+typedef struct patch_unit { /* rows begin..end of one batch entry of a patch */
+    uint32_t param, patch;
+    int64_t batch, begin, end;
+} patch_unit;
+
+typedef struct part_unit { /* rows begin..end of a piece, or of a copy */
+    uint32_t index;
     int64_t begin, end;
-} row_unit;
+} part_unit;
+
+typedef struct part_units { /* wave w has units[first[w]] .. units[first[w + 1]] */
+    part_unit *units;
+    size_t *first; /* [nwaves + 1] */
+} part_units;
 
 typedef struct buffer_range { /* memory of the caller, for the overlap check */
     uintptr_t begin, end;
@@ -38,10 +51,19 @@ typedef struct buffer_range { /* memory of the caller, for the overlap check */
 typedef struct qk_task { /* rows of a parameter to be scaled */
     uint32_t param;
     qk_range range;
+    int64_t elements; /* that were, of this rank's */
 } qk_task;
+
+typedef struct exchange exchange;   /* messages of the pipeline */
+typedef struct reference reference; /* memory of the reference path */
 
 struct muon_opt {
     muon_plan *plan;
+    muon_comm comm;
+    route *route;
+    agree *agreement;
+    exchange *messages;
+    reference *plain; /* MUON_PATH_REFERENCE, else NULL */
     const la_ops *la;
     pool *p;
     int broken;
@@ -60,22 +82,26 @@ struct muon_opt {
     char *tensor_names;
 
     arena workspace;
-    float *wave;    /* [plan->wave_floats] */
+    float *wave[3]; /* what this rank owns of a wave; wave w is in [w % rings.waves] */
+    char *transit[ROUTE_LISTS][3]; /* what is sent and received in other places than slots */
+    route_rings rings;
     float *scratch; /* for one large matrix, or a small one per thread */
 
-    flat_unit *check_units, *adamw_units;
-    size_t ncheck_units, nadamw_units;
-    row_unit *row_units; /* wave w has row_units[wave_rows[w]] .. [wave_rows[w + 1]] */
-    size_t *wave_rows;   /* [nwaves + 1] */
-    sumsq *worker_sum;   /* [threads] */
-    double *item_sumsq;  /* [nitems] of O */
-    qk_task *qk_tasks;   /* room for any one attention layer, like the next two */
+    flat_unit *check_units;
+    size_t ncheck_units;
+    patch_unit *adamw_units;
+    size_t nadamw_units;
+    part_units piece_units, copy_units[2]; /* of the route's pieces and copies */
+    sumsq *worker_sum;                     /* [threads] of gradients */
+    sumsq *class_sum;  /* [threads][nclasses] of O; the first row is the total at the end */
+    qk_task *qk_tasks; /* room for any one attention layer, like the next two */
     qk_range *qk_q, *qk_k;
     buffer_range *ranges;  /* [3 nparams] */
     muon_buffers *checked; /* [nparams] the buffers that were last found not to overlap */
     int checked_valid;
     unsigned char *active;   /* [nparams] has a gradient in this step */
-    atomic_uchar *nonfinite; /* [nparams] */
+    unsigned char *flags;    /* [nparams] AGREE_... */
+    atomic_uchar *nonfinite; /* [nparams] in this rank's shard */
 
     /* The step in progress. */
     const muon_buffers *buffers;
@@ -92,6 +118,13 @@ float muon__grad_multiplier(const muon_opt *opt, const muon_group *group);
 muon_status muon__opt_make_units(muon_opt *opt);
 /* Lays out the state and names its tensors. */
 muon_status muon__opt_make_state(muon_opt *opt);
+/* Opens the batches of all waves; the workspace is there. */
+muon_status muon__exchange_create(muon_opt *opt);
+void muon__exchange_destroy(muon_opt *opt);
+/* From now on the pool lets messages progress between two units of work. */
+void muon__exchange_look_after(muon_opt *opt);
+muon_status muon__reference_create(muon_opt *opt);
+void muon__reference_destroy(muon_opt *opt);
 
 muon_status muon__opt_create(muon_opt **out, const muon_config *config, const muon_param *params,
                              size_t nparams);
@@ -102,15 +135,53 @@ void muon__opt_destroy(muon_opt *opt);
 /* Buffers present, aligned, apart from each other; which gradients there are. The last errors that a
  * caller can cause. */
 muon_status muon__step_inputs(muon_opt *opt, const muon_step_args *args);
-/* Finiteness and norm of all gradients, clip coefficient. Returns 0 if the step must be skipped. */
-int muon__step_check(muon_opt *opt, double grad_scale);
+/* Finiteness and norm of this rank's gradients, into word->sum and opt->flags. */
+void muon__step_check(muon_opt *opt, step_word *word);
+/* What all ranks have found together. Returns 0 if the step must be skipped. */
+int muon__step_judge(muon_opt *opt, const step_word *word, double grad_scale);
+
 void muon__step_momentum(muon_opt *opt, size_t wave);
 muon_status muon__step_ortho(muon_opt *opt, size_t wave);
 void muon__step_update(muon_opt *opt, size_t wave);
+
+/* The messages between them. start_gather also makes room: it waits until what was in these buffers
+ * has gone. After finish_gather the slots of the wave's owned matrices hold U, after finish_scatter
+ * every piece of the wave has its O. */
+muon_status muon__exchange_make_room(muon_opt *opt, size_t wave);
+muon_status muon__exchange_start_gather(muon_opt *opt, size_t wave);
+muon_status muon__exchange_finish_gather(muon_opt *opt, size_t wave);
+muon_status muon__exchange_start_scatter(muon_opt *opt, size_t wave);
+muon_status muon__exchange_finish_scatter(muon_opt *opt, size_t wave);
+/* After the last wave: nothing is on its way any more. */
+muon_status muon__exchange_finish(muon_opt *opt);
+
+/* All waves of the pipeline, or the reference path. */
+muon_status muon__step_pipeline(muon_opt *opt, double *clock);
+muon_status muon__step_reference(muon_opt *opt, double *clock);
+
 void muon__step_adamw(muon_opt *opt);
 void muon__step_qk_clip(muon_opt *opt, const float *const *max_logits);
 
-muon_status muon__step_run(muon_opt *opt, const muon_step_args *args);
+/* status: what is wrong with the arguments, if anything; every rank must hear of it. args are valid
+ * if it is MUON_OK. */
+muon_status muon__step_run(muon_opt *opt, const muon_step_args *args, muon_status status,
+                           int want_result);
+
+/* For the stages: one more stretch of time has passed. */
+void muon__step_clock(muon_opt *opt, muon_phase phase, double *since);
+/* The caller hears that a parameter's gradient is not needed any more. */
+void muon__step_consumed(const muon_opt *opt, size_t wave);
+
+/* Orthogonalizes the [rows][cols] at x of a class and adds up what comes out; what is not finite
+ * becomes 0 and counts. */
+typedef struct ortho_task {
+    muon_opt *opt;
+    atomic_llong nonfinite;
+} ortho_task;
+void muon__ortho_matrix(ortho_task *task, int32_t class, float *x, pool *p, float *scratch,
+                        int worker);
+/* The same by the caller's function. */
+muon_status muon__ortho_callback(ortho_task *task, const plan_item *item, float *x);
 
 /* Tells the caller's log, if there is one. */
 void muon__opt_log(const muon_opt *opt, muon_log_level level, const char *format, ...)

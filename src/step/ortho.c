@@ -1,70 +1,70 @@
-/* Orthogonalization of a wave: small matrices side by side, one thread each, the costly ones first;
- * then large ones one after the other, all threads inside. Which is which changes no bit. */
+/* Orthogonalization of what this rank owns of a wave: small matrices side by side, one thread each,
+ * the costly ones first; then large ones one after the other, all threads inside. Which is which
+ * changes no bit. */
 #include "step/opt.h"
 
 #include <math.h>
 #include <string.h>
 
 typedef struct wave_ortho {
-    muon_opt *opt;
-    size_t first; /* in plan->order */
-    atomic_llong nonfinite;
+    ortho_task task;
+    const uint32_t *owned; /* of the wave */
+    float *slots;
 } wave_ortho;
 
-static int is_due(const muon_opt *opt, const plan_item *item, int small)
-{
-    return item->class != PLAN_IDLE && opt->active[item->param] &&
-           opt->plan->classes[item->class].small == small;
-}
-
 /* NaN if an element is not finite. */
-static double sum_squares(const float *x, int64_t n, pool *p)
+static sumsq sum_squares(const float *x, int64_t n, pool *p)
 {
     sumsq sum = {0};
     muon__sumsq_add_shared(&sum, x, n, p);
-    return muon__sumsq_value(&sum);
+    return sum;
 }
 
 /* What is not finite gets no update: finite gradients can still overflow a momentum buffer, and
  * coefficients or a function of the caller's can make anything. */
-static void finish(wave_ortho *w, size_t index, float *x, int64_t n, pool *p)
+static void finish(ortho_task *task, int32_t class, float *x, pool *p, int worker)
 {
-    double sum = sum_squares(x, n, p);
-    if (isnan(sum)) {
+    const muon_opt *opt = task->opt;
+    int64_t n = opt->ns[class].rows * opt->ns[class].cols;
+    sumsq sum = sum_squares(x, n, p);
+    if (!muon__sumsq_finite(&sum)) {
         memset(x, 0, (size_t)n * sizeof *x);
-        atomic_fetch_add(&w->nonfinite, 1);
-        sum = 0;
+        atomic_fetch_add(&task->nonfinite, 1);
+        return;
     }
-    w->opt->item_sumsq[index] = sum;
+    muon__sumsq_merge(&opt->class_sum[(size_t)worker * opt->plan->nclasses + (size_t) class], &sum);
 }
 
-static void run_item(wave_ortho *w, size_t index, pool *p, float *scratch)
+void muon__ortho_matrix(ortho_task *task, int32_t class, float *x, pool *p, float *scratch,
+                        int worker)
 {
-    muon_opt *opt = w->opt;
-    const plan_item *item = &opt->plan->items[index];
-    const ns_plan *ns = &opt->ns[item->class];
-    float *x = opt->wave + item->slot;
+    const muon_opt *opt = task->opt;
     /* It refuses what is not finite and leaves it so: finish sees the same. */
-    (void)muon__ns_run(ns, opt->la, p, x, x, scratch);
-    finish(w, index, x, ns->rows * ns->cols, p);
+    (void)muon__ns_run(&opt->ns[class], opt->la, p, x, x, scratch);
+    finish(task, class, x, p, worker);
+}
+
+static int is_due(const muon_opt *opt, const plan_item *item, int small)
+{
+    return opt->active[item->param] && opt->plan->classes[item->class].small == small;
 }
 
 static void run_small(void *arg, int64_t index, int worker)
 {
     wave_ortho *w = arg;
-    size_t item = w->opt->plan->order[w->first + (size_t)index];
-    if (!is_due(w->opt, &w->opt->plan->items[item], 1)) return;
-    run_item(w, item, NULL, w->opt->scratch + worker * w->opt->plan->scratch_small);
+    muon_opt *opt = w->task.opt;
+    const plan_item *item = &opt->plan->items[w->owned[index]];
+    if (!is_due(opt, item, 1)) return;
+    muon__ortho_matrix(&w->task, item->class, w->slots + item->slot, NULL,
+                       opt->scratch + worker * opt->plan->scratch_small, worker);
 }
 
-static muon_status run_callback(wave_ortho *w, size_t index)
+muon_status muon__ortho_callback(ortho_task *task, const plan_item *item, float *x)
 {
-    muon_opt *opt = w->opt;
-    const plan_item *item = &opt->plan->items[index];
+    muon_opt *opt = task->opt;
     const ns_plan *ns = &opt->ns[item->class];
-    float *x = opt->wave + item->slot;
-    int64_t n = ns->rows * ns->cols;
-    if (!isnan(sum_squares(x, n, opt->p))) {
+    sumsq sum = sum_squares(x, ns->rows * ns->cols, opt->p);
+    if (muon__sumsq_finite(&sum)) {
         const muon_config *config = &opt->plan->config;
         int code = config->orthogonalize(config->user, x, ns->rows, ns->cols, ns->cols);
         REQUIRE(
@@ -73,15 +73,15 @@ static muon_status run_callback(wave_ortho *w, size_t index)
             "is half done",
             opt->plan->params[item->param].name, code, (long long)ns->rows, (long long)ns->cols);
     }
-    finish(w, index, x, n, opt->p);
+    finish(task, item->class, x, opt->p, 0);
     return MUON_OK;
 }
 
-static void count(muon_opt *opt, size_t wave)
+static void count(muon_opt *opt, const uint32_t *owned, size_t n)
 {
-    for (size_t i = opt->plan->wave[wave]; i < opt->plan->wave[wave + 1]; i++) {
-        const plan_item *item = &opt->plan->items[i];
-        if (item->class == PLAN_IDLE || !opt->active[item->param]) continue;
+    for (size_t i = 0; i < n; i++) {
+        const plan_item *item = &opt->plan->items[owned[i]];
+        if (!opt->active[item->param]) continue;
         opt->result.matrices++;
         if (!opt->plan->config.orthogonalize)
             opt->result.phase[MUON_PHASE_ORTHO].flops += muon__ns_flops(&opt->ns[item->class]);
@@ -90,21 +90,31 @@ static void count(muon_opt *opt, size_t wave)
 
 muon_status muon__step_ortho(muon_opt *opt, size_t wave)
 {
+    const route *r = opt->route;
     const muon_plan *plan = opt->plan;
-    wave_ortho w = {.opt = opt, .first = plan->wave[wave]};
-    size_t n = plan->wave[wave + 1] - w.first;
+    wave_ortho w = {.task = {.opt = opt},
+                    .owned = r->owned + r->owned_first[wave],
+                    .slots = opt->wave[wave % (size_t)opt->rings.waves]};
+    size_t n = r->owned_first[wave + 1] - r->owned_first[wave];
     int callback = plan->config.orthogonalize != NULL;
+    muon_status status = MUON_OK;
     if (!callback) muon__pool_run(opt->p, (int64_t)n, run_small, &w);
     for (size_t i = 0; i < n; i++) {
-        size_t item = plan->order[w.first + i];
-        if (callback) {
-            if (is_due(opt, &plan->items[item], 0) || is_due(opt, &plan->items[item], 1))
-                TRY(run_callback(&w, item));
-        } else if (is_due(opt, &plan->items[item], 0)) {
-            run_item(&w, item, opt->p, opt->scratch);
+        const plan_item *item = &plan->items[w.owned[i]];
+        float *x = w.slots + item->slot;
+        if (callback && opt->active[item->param]) {
+            muon_status called = muon__ortho_callback(&w.task, item, x);
+            if (called == MUON_OK) continue;
+            if (plan->nranks == 1) return called;
+            /* Other ranks wait for this matrix and the next: no update for this one. */
+            memset(x, 0,
+                   (size_t)(opt->ns[item->class].rows * opt->ns[item->class].cols) * sizeof *x);
+            if (status == MUON_OK) status = called;
+        } else if (!callback && is_due(opt, item, 0)) {
+            muon__ortho_matrix(&w.task, item->class, x, opt->p, opt->scratch, 0);
         }
     }
-    opt->result.nonfinite_matrices += atomic_load(&w.nonfinite);
-    count(opt, wave);
-    return MUON_OK;
+    opt->result.nonfinite_matrices += atomic_load(&w.task.nonfinite);
+    count(opt, w.owned, n);
+    return status;
 }

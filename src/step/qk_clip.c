@@ -11,35 +11,65 @@ MUON__SIMD static void scale(float *w, int64_t n, float by)
         w[i] *= by;
 }
 
-static void scale_rows(void *arg, int64_t index, int worker)
+static int64_t within(int64_t x, int64_t low, int64_t high)
 {
-    const muon_opt *opt = arg;
-    (void)worker;
-    const qk_task *task = &opt->qk_tasks[index];
-    const plan_param *param = &opt->plan->params[task->param];
-    int64_t width = param->numel / param->shape[0];
-    int64_t end = (task->range.row + task->range.nrows) * width;
+    return x < low ? low : x > high ? high : x;
+}
+
+/* The rows of dim 0 are elements begin..end of the tensor, and these, in a batch entry of a patch,
+ * rows of the fold: whole ones, because a fold's row never reaches over two of dim 0. */
+static int64_t scale_entry(const muon_opt *opt, const qk_task *task, const patch *in, int64_t batch,
+                           int64_t begin, int64_t end)
+{
+    const fold *f = &opt->plan->params[task->param].fold;
+    int64_t base = batch * f->rows + in->row; /* the patch's first row, counted over all entries */
+    int64_t first = within(begin / f->cols - base, 0, in->nrows);
+    int64_t last = within((end + f->cols - 1) / f->cols - base, 0, in->nrows);
+    if (first >= last) return 0;
     weight target = weight_of(opt, task->param, STREAM_QK_CLIP);
     float room[PIECE];
-    for (int64_t at = task->range.row * width; at < end; at += PIECE) {
-        int64_t n = end - at < PIECE ? end - at : PIECE;
-        float *w = weight_edit(&target, at, n, room);
-        scale(w, n, task->range.scale);
-        weight_commit(&target, w, at, n);
+    band bands[2];
+    pieces p = pieces_of_patch(f, in, batch, first, last, bands);
+    while (pieces_next(&p)) {
+        float *w = weight_edit(&target, p.at, p.n, room);
+        scale(w, p.n, task->range.scale);
+        weight_commit(&target, w, p.at, p.n, p.index);
+    }
+    return (last - first) * in->ncols;
+}
+
+static void scale_rows(void *arg, int64_t index, int worker)
+{
+    muon_opt *opt = arg;
+    (void)worker;
+    qk_task *task = &opt->qk_tasks[index];
+    const plan_param *param = &opt->plan->params[task->param];
+    int64_t width = param->numel / param->shape[0];
+    int64_t begin = task->range.row * width, end = begin + task->range.nrows * width;
+    const route *r = opt->route;
+    for (size_t i = r->patch_first[task->param]; i < r->patch_first[task->param + 1]; i++) {
+        const patch *in = &r->patches[i];
+        for (int64_t b = in->batch; b < in->batch + in->nbatch; b++)
+            task->elements += scale_entry(opt, task, in, b, begin, end);
     }
 }
 
 static size_t add_tasks(muon_opt *opt, size_t ntasks, size_t param, const qk_range *ranges,
                         size_t n)
 {
-    const plan_param *p = &opt->plan->params[param];
-    int64_t width = p->numel / p->shape[0];
-    for (size_t i = 0; i < n; i++) {
-        opt->qk_tasks[ntasks++] = (qk_task){(uint32_t)param, ranges[i]};
-        opt->result.phase[MUON_PHASE_QK_CLIP].bytes +=
-            (double)(ranges[i].nrows * width) * weight_bytes(p);
-    }
+    for (size_t i = 0; i < n; i++)
+        opt->qk_tasks[ntasks++] = (qk_task){(uint32_t)param, ranges[i], 0};
     return ntasks;
+}
+
+static void run_tasks(muon_opt *opt, size_t ntasks)
+{
+    muon__pool_run(opt->p, (int64_t)ntasks, scale_rows, opt);
+    for (size_t i = 0; i < ntasks; i++) {
+        const qk_task *task = &opt->qk_tasks[i];
+        opt->result.phase[MUON_PHASE_QK_CLIP].bytes +=
+            (double)task->elements * weight_bytes(&opt->plan->params[task->param]);
+    }
 }
 
 static void see_logits(muon_opt *opt, const float *logits, int heads)
@@ -70,6 +100,6 @@ void muon__step_qk_clip(muon_opt *opt, const float *const *max_logits)
         size_t ntasks = 0;
         if (opt->active[a->q]) ntasks = add_tasks(opt, ntasks, a->q, opt->qk_q, nq);
         if (opt->active[a->k]) ntasks = add_tasks(opt, ntasks, a->k, opt->qk_k, nk);
-        muon__pool_run(opt->p, (int64_t)ntasks, scale_rows, opt);
+        run_tasks(opt, ntasks);
     }
 }

@@ -1,4 +1,5 @@
-/* The state: one block of memory, and the list of its tensors under the names others know. */
+/* The state of this rank's shards: one block of memory, and the list of its tensors under the names
+ * others know. */
 #include "base/versioned.h"
 #include "step/opt.h"
 
@@ -10,43 +11,58 @@ static void lay_out(muon_opt *opt)
     for (size_t i = 0; i < plan->nparams; i++) {
         const plan_param *param = &plan->params[i];
         param_state *state = &opt->state[i];
+        int64_t numel = opt->route->numel[i];
         if (param->rule == MUON_RULE_FROZEN) continue;
         if (param->rule == MUON_RULE_MUON) {
             int bf16 = plan->groups[param->group].momentum_dtype == MUON_BF16;
-            state->momentum = muon__arena_take(&opt->state_memory, param->numel, bf16 ? 2 : 4);
+            state->momentum = muon__arena_take(&opt->state_memory, numel, bf16 ? 2 : 4);
         } else {
-            state->exp_avg = ARENA_ARRAY(&opt->state_memory, float, param->numel);
-            state->exp_avg_sq = ARENA_ARRAY(&opt->state_memory, float, param->numel);
+            state->exp_avg = ARENA_ARRAY(&opt->state_memory, float, numel);
+            state->exp_avg_sq = ARENA_ARRAY(&opt->state_memory, float, numel);
         }
         state->step = ARENA_ARRAY(&opt->state_memory, int64_t, 1);
     }
 }
 
-/* Adds "<param><suffix>" to the list; with no list yet, only counts. */
-static void name_tensor(muon_opt *opt, char **names, const plan_param *param, const char *suffix,
+/* A shard that is the whole tensor, in its own order, has its shape; else it is a list of elements. */
+static void set_shape(const muon_opt *opt, muon_tensor *t, const plan_param *param, int64_t numel)
+{
+    int parts = (int)muon__layout_ncells_of(param->layout, opt->route->rank);
+    if (numel == param->numel && parts == 1) {
+        t->ndim = param->ndim;
+        memcpy(t->shape, param->shape, sizeof t->shape);
+    } else {
+        t->ndim = 1;
+        t->shape[0] = numel;
+    }
+}
+
+/* Adds "<param><suffix>" to the list, its name `*used` bytes into all names; with no list yet, only
+ * counts. */
+static void name_tensor(muon_opt *opt, size_t *used, size_t index, const char *suffix,
                         muon_dtype dtype, void *data)
 {
+    const plan_param *param = &opt->plan->params[index];
+    int64_t numel = opt->route->numel[index];
     size_t length = strlen(param->name) + strlen(suffix) + 1;
     if (opt->tensors) {
         muon_tensor *t = &opt->tensors[opt->ntensors];
-        *t = (muon_tensor){.name = *names, .dtype = dtype, .data = data};
-        memcpy(*names, param->name, strlen(param->name));
-        memcpy(*names + strlen(param->name), suffix, strlen(suffix) + 1);
+        char *name = opt->tensor_names + *used;
+        *t = (muon_tensor){.name = name, .dtype = dtype, .data = data};
+        memcpy(name, param->name, strlen(param->name));
+        memcpy(name + strlen(param->name), suffix, strlen(suffix) + 1);
         size_t element = dtype == MUON_BF16 ? 2 : dtype == MUON_F32 ? 4 : 8;
-        if (dtype != MUON_I64) {
-            t->ndim = param->ndim;
-            memcpy(t->shape, param->shape, sizeof t->shape);
-        }
-        t->bytes = element * (dtype == MUON_I64 ? 1 : (size_t)param->numel);
+        if (dtype != MUON_I64) set_shape(opt, t, param, numel);
+        t->bytes = element * (dtype == MUON_I64 ? 1 : (size_t)numel);
     }
     opt->ntensors++;
-    *names += length;
+    *used += length;
 }
 
 /* Returns the bytes of all names. */
 static size_t name_tensors(muon_opt *opt)
 {
-    char *names = opt->tensor_names;
+    size_t used = 0;
     opt->ntensors = 0;
     for (size_t i = 0; i < opt->plan->nparams; i++) {
         const plan_param *param = &opt->plan->params[i];
@@ -54,14 +70,14 @@ static size_t name_tensors(muon_opt *opt)
         if (param->rule == MUON_RULE_FROZEN) continue;
         if (param->rule == MUON_RULE_MUON) {
             muon_dtype dtype = opt->plan->groups[param->group].momentum_dtype;
-            name_tensor(opt, &names, param, ".momentum_buffer", dtype, state->momentum);
+            name_tensor(opt, &used, i, ".momentum_buffer", dtype, state->momentum);
         } else {
-            name_tensor(opt, &names, param, ".exp_avg", MUON_F32, state->exp_avg);
-            name_tensor(opt, &names, param, ".exp_avg_sq", MUON_F32, state->exp_avg_sq);
+            name_tensor(opt, &used, i, ".exp_avg", MUON_F32, state->exp_avg);
+            name_tensor(opt, &used, i, ".exp_avg_sq", MUON_F32, state->exp_avg_sq);
         }
-        name_tensor(opt, &names, param, ".step", MUON_I64, state->step);
+        name_tensor(opt, &used, i, ".step", MUON_I64, state->step);
     }
-    return (size_t)(names - opt->tensor_names);
+    return used;
 }
 
 muon_status muon__opt_make_state(muon_opt *opt)

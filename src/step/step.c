@@ -3,8 +3,9 @@
 #include "step/opt.h"
 
 #include <math.h>
+#include <string.h>
 
-static void add_seconds(muon_opt *opt, muon_phase phase, double *since)
+void muon__step_clock(muon_opt *opt, muon_phase phase, double *since)
 {
     double now = muon__seconds();
     opt->result.phase[phase].seconds += now - *since;
@@ -16,74 +17,159 @@ static void tell_consumed(const muon_opt *opt, muon_rule rule, size_t wave)
     const muon_config *config = &opt->plan->config;
     if (!config->grad_consumed) return;
     for (size_t i = 0; i < opt->plan->nparams; i++) {
-        const plan_param *param = &opt->plan->params[i];
-        if (param->rule != rule || !opt->active[i]) continue;
-        if (rule == MUON_RULE_ADAMW || param->last_wave == wave)
+        if (opt->plan->params[i].rule != rule || !opt->active[i] || !opt->route->numel[i]) continue;
+        if (rule == MUON_RULE_ADAMW || opt->route->last_wave[i] == wave)
             config->grad_consumed(config->user, i);
     }
 }
 
-static muon_status run_waves(muon_opt *opt, double *clock)
+void muon__step_consumed(const muon_opt *opt, size_t wave)
 {
-    for (size_t w = 0; w < opt->plan->nwaves; w++) {
-        muon__step_momentum(opt, w);
-        tell_consumed(opt, MUON_RULE_MUON, w);
-        add_seconds(opt, MUON_PHASE_MOMENTUM, clock);
-        TRY(muon__step_ortho(opt, w));
-        add_seconds(opt, MUON_PHASE_ORTHO, clock);
-        muon__step_update(opt, w);
-        add_seconds(opt, MUON_PHASE_UPDATE, clock);
+    tell_consumed(opt, MUON_RULE_MUON, wave);
+}
+
+/* ---- Before anything changes */
+
+enum { NAMED = 4 }; /* what must be the same on every rank besides groups */
+
+static void name_settings(const muon_opt *opt, double grad_scale, step_setting named[NAMED])
+{
+    named[0] = (step_setting){"grad_scale", grad_scale};
+    named[1] = (step_setting){"clip_norm", opt->clip_norm};
+    named[2] = (step_setting){"qk_threshold", opt->qk_threshold};
+    named[3] = (step_setting){"qk_log_only", opt->qk_log_only};
+}
+
+static uint64_t hash_settings(const step_setting named[NAMED])
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < NAMED; i++) {
+        uint64_t bits;
+        memcpy(&bits, &named[i].value, sizeof bits);
+        hash = (hash ^ bits) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
     }
+    return hash;
+}
+
+/* Checks this rank's inputs and hears of all others'. Sets *go to 0 if the step must be skipped. */
+static muon_status prepare(muon_opt *opt, const muon_step_args *args, muon_status status,
+                           step_word *word, int *go)
+{
+    step_setting named[NAMED];
+    memset(opt->flags, 0, opt->plan->nparams);
+    if (status == MUON_OK) status = muon__step_inputs(opt, args);
+    if (status == MUON_OK) {
+        opt->buffers = args->buffers;
+        opt->grad_factor = 1 / args->grad_scale;
+        muon__step_check(opt, word);
+        name_settings(opt, args->grad_scale, named);
+        word->settings = hash_settings(named);
+        word->named = named;
+        word->nnamed = NAMED;
+        word->max_logits = args->max_logits;
+    }
+    word->groups = opt->groups;
+    word->flags = opt->flags;
+    TRY(muon__agree_step(opt->agreement, status, word));
+    *go = muon__step_judge(opt, word, args->grad_scale);
     return MUON_OK;
 }
 
-/* Root mean square of lr * factor * O; summed in the order of items, so that waves do not matter. */
+/* ---- At the end */
+
+/* Root mean square of lr * factor * O over all Muon's elements, from sums that no order can change. */
 static double update_rms(const muon_opt *opt)
 {
     double sum = 0, elements = 0;
+    for (size_t c = 0; c < opt->plan->nclasses; c++) {
+        double rate = opt->groups[opt->plan->classes[c].group].lr * opt->factor[c];
+        sum += rate * rate * muon__sumsq_value(&opt->class_sum[c]);
+    }
     for (size_t i = 0; i < opt->plan->nitems; i++) {
         const plan_item *item = &opt->plan->items[i];
         if (item->class == PLAN_IDLE || !opt->active[item->param]) continue;
         const plan_class *class = &opt->plan->classes[item->class];
-        double rate = opt->groups[class->group].lr * opt->factor[item->class];
-        sum += rate * rate * opt->item_sumsq[i];
         elements += (double)class->rows * (double)class->cols;
     }
     return elements > 0 ? sqrt(sum / elements) : 0;
 }
 
-muon_status muon__step_run(muon_opt *opt, const muon_step_args *args)
+static void copy_phases(double *to, const muon_phase_cost *phases)
 {
-    double start = muon__seconds();
-    double clock = start;
+    for (int i = 0; i < MUON_MAX_PHASES; i++)
+        to[i] = phases[i].seconds;
+}
+
+/* What all ranks did together, if somebody wants to know, or if one of them may have failed. */
+static muon_status conclude(muon_opt *opt, muon_status status, const step_word *word)
+{
+    muon_result *result = &opt->result;
+    size_t nclasses = opt->plan->nclasses;
+    for (size_t i = nclasses; i < nclasses * (size_t)opt->plan->threads; i++)
+        muon__sumsq_merge(&opt->class_sum[i % nclasses], &opt->class_sum[i]);
+    step_sums sums = {.nonfinite_matrices = result->nonfinite_matrices,
+                      .matrices = result->matrices,
+                      .class_sum = opt->class_sum,
+                      .seconds = result->seconds};
+    copy_phases(sums.phase, result->phase);
+    if (word->want_result || opt->plan->config.orthogonalize)
+        TRY(muon__agree_end(opt->agreement, status, &sums));
+    else
+        TRY(status);
+    result->nonfinite_matrices = sums.nonfinite_matrices;
+    result->matrices = sums.matrices;
+    result->seconds_max = sums.seconds_max;
+    result->seconds_min = sums.seconds_min;
+    memcpy(result->phase_max, sums.phase_max, sizeof result->phase_max);
+    memcpy(result->phase_min, sums.phase_min, sizeof result->phase_min);
+    result->update_rms = update_rms(opt);
+    return MUON_OK;
+}
+
+static muon_status apply(muon_opt *opt, const step_word *word, double *clock)
+{
+    memset(opt->class_sum, 0,
+           (size_t)opt->plan->threads * opt->plan->nclasses * sizeof *opt->class_sum);
+    double start = *clock;
+    muon_status status =
+        opt->plain ? muon__step_reference(opt, clock) : muon__step_pipeline(opt, clock);
+    if (status != MUON_OK && (status != MUON_E_CALLBACK || opt->plan->nranks == 1)) return status;
+    muon__step_adamw(opt);
+    tell_consumed(opt, MUON_RULE_ADAMW, 0);
+    muon__step_clock(opt, MUON_PHASE_ADAMW, clock);
+    muon__step_qk_clip(opt, word->agreed_logits);
+    muon__step_clock(opt, MUON_PHASE_QK_CLIP, clock);
+    opt->result.seconds = *clock - start + opt->result.phase[MUON_PHASE_CHECK].seconds;
+    TRY(conclude(opt, status, word));
+    for (size_t i = 0; i < opt->plan->nparams; i++)
+        if (opt->active[i]) ++*opt->state[i].step;
+    opt->result.applied = 1;
+    return MUON_OK;
+}
+
+muon_status muon__step_run(muon_opt *opt, const muon_step_args *args, muon_status status,
+                           int want_result)
+{
+    double clock = muon__seconds();
     muon_result_init(&opt->result, sizeof opt->result);
-    TRY(muon__step_inputs(opt, args));
-    opt->buffers = args->buffers;
-    int go = muon__step_check(opt, args->grad_scale);
-    add_seconds(opt, MUON_PHASE_CHECK, &clock);
+    opt->want_norm = want_result || opt->clip_norm > 0 || opt->plan->nranks > 1;
+    step_word word = {.want_result = want_result};
+    int go = 0;
+    status = prepare(opt, args, status, &word, &go);
+    muon__step_clock(opt, MUON_PHASE_CHECK, &clock);
+    if (status != MUON_OK) {
+        opt->broken = status == MUON_E_TIMEOUT || status == MUON_E_COMM;
+        return status;
+    }
     if (!go) {
-        opt->result.seconds = clock - start;
+        opt->result.seconds = opt->result.phase[MUON_PHASE_CHECK].seconds;
         muon__opt_log(opt, MUON_LOG_WARN,
                       "step skipped: param '%s' has a NaN or infinity in its gradient",
                       opt->result.skip_param);
         return MUON_OK;
     }
-
-    muon_status status = run_waves(opt, &clock);
-    if (status != MUON_OK) {
-        opt->broken = 1;
-        return status;
-    }
-    muon__step_adamw(opt);
-    tell_consumed(opt, MUON_RULE_ADAMW, 0);
-    add_seconds(opt, MUON_PHASE_ADAMW, &clock);
-    muon__step_qk_clip(opt, args->max_logits);
-    add_seconds(opt, MUON_PHASE_QK_CLIP, &clock);
-
-    for (size_t i = 0; i < opt->plan->nparams; i++)
-        if (opt->active[i]) ++*opt->state[i].step;
-    opt->result.update_rms = update_rms(opt);
-    opt->result.applied = 1;
-    opt->result.seconds = clock - start;
-    return MUON_OK;
+    status = apply(opt, &word, &clock);
+    if (status != MUON_OK) opt->broken = 1;
+    return status;
 }

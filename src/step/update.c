@@ -16,46 +16,66 @@ MUON__SIMD static void shrink(float *w, int64_t n, float decay)
         w[i] *= decay;
 }
 
+void muon__update_stretch(const muon_opt *opt, const plan_item *item, const weight *target,
+                          const pieces *p, const float *o)
+{
+    const muon_group *group = &opt->groups[opt->plan->params[item->param].group];
+    float decay = (float)(1 - group->lr * group->weight_decay);
+    float room[PIECE];
+    float *w = weight_edit(target, p->at, p->n, room);
+    if (o)
+        update(w, o, p->n, decay, (float)(group->lr * opt->factor[item->class]));
+    else
+        shrink(w, p->n, decay);
+    weight_commit(target, w, p->at, p->n, p->index);
+}
+
+static const float *source_of(const wave_pass *pass, const route_piece *piece, int64_t begin,
+                              int64_t *ld)
+{
+    const muon_opt *opt = pass->opt;
+    *ld = piece->part.ncols;
+    if (piece->take == ROUTE_NOWHERE) return NULL;
+    int64_t at = place_of(&opt->plan->items[piece->item], piece, piece->take, begin, ld);
+    if (piece->take == ROUTE_SLOT) return opt->wave[pass->wave % (size_t)opt->rings.waves] + at;
+    char *transit = opt->transit[SCATTER_RECEIVE][pass->wave % (size_t)opt->rings.shards];
+    return (const float *)(const void *)transit + at;
+}
+
 static void update_unit(void *arg, int64_t index, int worker)
 {
     const wave_pass *pass = arg;
     const muon_opt *opt = pass->opt;
     (void)worker;
-    const row_unit *unit = &opt->row_units[pass->first + (size_t)index];
-    const plan_item *item = &opt->plan->items[unit->item];
+    const part_unit *unit = &opt->piece_units.units[pass->first + (size_t)index];
+    const route_piece *piece = &opt->route->pieces[unit->index];
+    const plan_item *item = &opt->plan->items[piece->item];
     if (!opt->active[item->param]) return;
-    const muon_group *group = &opt->groups[opt->plan->params[item->param].group];
     weight target = weight_of(opt, item->param, STREAM_UPDATE);
-    int idle = item->class == PLAN_IDLE;
-    float decay = (float)(1 - group->lr * group->weight_decay);
-    float rate = idle ? 0 : (float)(group->lr * opt->factor[item->class]);
-    float room[PIECE];
-    for (pieces p = pieces_of(opt, item, unit->begin, unit->end); pieces_next(&p);) {
-        float *w = weight_edit(&target, p.at, p.n, room);
-        if (idle)
-            shrink(w, p.n, decay);
-        else
-            update(w, opt->wave + item->slot + p.slot, p.n, decay, rate);
-        weight_commit(&target, w, p.at, p.n);
-    }
+    int64_t ld;
+    const float *o = source_of(pass, piece, unit->begin, &ld);
+    for (pieces p = pieces_of_unit(opt, unit, ld); pieces_next(&p);)
+        muon__update_stretch(opt, item, &target, &p, o ? o + p.place : NULL);
 }
 
 static void count_bytes(muon_opt *opt, size_t wave)
 {
+    const route *r = opt->route;
     double bytes = 0;
-    for (size_t i = opt->plan->wave[wave]; i < opt->plan->wave[wave + 1]; i++) {
-        const plan_item *item = &opt->plan->items[i];
-        if (!opt->active[item->param]) continue;
-        double o = item->class == PLAN_IDLE ? 0 : 4;
-        bytes += (double)(muon__item_rows(item) * muon__item_cols(item)) *
-                 (weight_bytes(&opt->plan->params[item->param]) + o);
+    for (size_t i = r->piece_first[wave]; i < r->piece_first[wave + 1]; i++) {
+        const route_piece *piece = &r->pieces[i];
+        size_t param = opt->plan->items[piece->item].param;
+        if (!opt->active[param]) continue;
+        bytes += (double)(piece->part.nrows * piece->part.ncols) *
+                 (weight_bytes(&opt->plan->params[param]) + (piece->take == ROUTE_NOWHERE ? 0 : 4));
     }
     opt->result.phase[MUON_PHASE_UPDATE].bytes += bytes;
 }
 
 void muon__step_update(muon_opt *opt, size_t wave)
 {
-    wave_pass pass = {opt, opt->wave_rows[wave]};
-    muon__pool_run(opt->p, (int64_t)(opt->wave_rows[wave + 1] - pass.first), update_unit, &pass);
+    const part_units *units = &opt->piece_units;
+    wave_pass pass = {opt, wave, units->first[wave]};
+    muon__pool_run(opt->p, (int64_t)(units->first[wave + 1] - pass.first), update_unit, &pass);
     count_bytes(opt, wave);
 }

@@ -264,6 +264,146 @@ $ try '{"qk_clip": {"layers": [{"name": "a", "q": "w", "k": "experts.w", "heads"
 $ try '{"qk_clip": {"layers": [{"name": "a", "q": "w", "k": "experts.w", "heads": 2, "head_dim": 2}, {"name": "a", "q": "w", "k": "experts.w", "heads": 2, "head_dim": 2}]}}'
 2> muonctl: step: c.json: qk_clip.layers: two layers are called 'a'
 ? 1
+# Meshes and places of tensors, which one process checks although it does not need them.
+$ try '{"meshes": {"m": {"axes": {"a": 1}}}, "params": [{"match": "w", "mesh": "m", "placement": "0: a"}]}'
+$ try '{"meshes": {"m": {"axes": {"a": 2, "b": 3}}}, "params": [{"match": "*", "mesh": "m", "placement": "0: b, a"}]}'
+2> muonctl: step: note: the config is for 6 ranks; this one process has all of every tensor
+$ try '{"meshes": []}'
+2> muonctl: step: c.json: meshes: is a list, must be an object
+? 1
+$ try '{"meshes": {"m": 4}}'
+2> muonctl: step: c.json: meshes.m: is a number, must be an object
+? 1
+$ try '{"meshes": {"m": {}}}'
+2> muonctl: step: c.json: meshes.m: the key 'axes' is missing
+? 1
+$ try '{"meshes": {"m": {"axis": {"a": 2}}}}'
+2> muonctl: step: c.json: meshes.m.axis: unknown key; did you mean 'axes'?
+? 1
+$ try '{"meshes": {"m": {"axes": ["a", 2]}}}'
+2> muonctl: step: c.json: meshes.m.axes: is a list, must be an object
+? 1
+$ try '{"meshes": {"m": {"axes": {}}}}'
+2> muonctl: step: c.json: meshes.m.axes: has 0 axes, must have 1..8
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1}}}}'
+2> muonctl: step: c.json: meshes.m.axes: has 9 axes, must have 1..8
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 0}}}}'
+2> muonctl: step: c.json: meshes.m.axes.a: is 0, must be 1..1048576
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 2.5}}}}'
+2> muonctl: step: c.json: meshes.m.axes.a: is a number, must be a whole number
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 99999, "b": 99999, "c": 99999}}}}'
+2> muonctl: step: c.json: meshes.m.axes.b: the axes make more than 1048576 ranks
+? 1
+$ try '{"meshes": {"m": {"axes": {"a,b": 2}}}}'
+2> muonctl: step: mesh 'm': axis 'a,b': a name has no spaces, ',', ';' and ':'
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 2}, "ranks": 2}}}'
+2> muonctl: step: c.json: meshes.m.ranks: is a number, must be a list
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 2}, "ranks": [0]}}}'
+2> muonctl: step: c.json: meshes.m.ranks: has 1 ranks, but the axes make 2
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 2}, "ranks": [0, 0]}}}'
+2> muonctl: step: mesh 'm': rank 0 is at ranks[0] and at ranks[1]
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 2}, "ranks": [0, -1]}}}'
+2> muonctl: step: c.json: meshes.m.ranks[1]: is -1, must be 0..1048575
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 2}, "ranks": [0, "1"]}}}'
+2> muonctl: step: c.json: meshes.m.ranks[1]: is a string, must be a whole number
+? 1
+$ try '{"meshes": {"all ranks": {"axes": {"a": 2}}}}'
+2> muonctl: step: c.json: meshes.all ranks: a mesh of this name exists always
+? 1
+$ try '{"params": [{"match": "w", "mesh": "m"}]}'
+2> muonctl: step: c.json: params[0].mesh: there is no mesh 'm'
+? 1
+$ try '{"meshes": {"main": {"axes": {"a": 2}}}, "params": [{"match": "w", "mesh": "mian"}]}'
+2> muonctl: step: c.json: params[0].mesh: there is no mesh 'mian'; did you mean 'main'?
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 2}}}, "params": [{"match": "w", "mesh": "m", "placement": "0: b"}]}'
+2> muonctl: step: param 'w': placement "0: b": column 4: mesh 'm' has no axis 'b', it has 'a'
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 2}}}, "params": [{"match": "w", "mesh": "m", "placement": "2: a"}]}'
+2> muonctl: step: param 'w': placement "2: a": column 1: dim 2 does not exist, the tensor has 0..1
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 2}}}, "params": [{"match": "w", "mesh": "m", "placement": "a"}]}'
+2> muonctl: step: param 'w': placement "a": column 1: expected a dim, found 'a'
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 2}}}, "params": [{"match": "w", "placement": "0: a"}]}'
+2> muonctl: step: param 'w': placement "0: a" needs a mesh
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 2}}}, "params": [{"match": "w", "mesh": 1}]}'
+2> muonctl: step: c.json: params[0].mesh: is a number, must be a string
+? 1
+$ try '{"meshes": {"m": {"axes": {"a": 2}}}, "params": [{"match": "w", "mesh": "m", "ranges": [[0, 0, 96]]}]}'
+2> muonctl: step: c.json: params[0]: only one of 'mesh' with 'placement', 'boxes' and 'ranges' can say where a tensor is
+? 1
+$ try '{"params": [{"match": "w", "boxes": [[0, [0, 0], [12, 8]]], "ranges": [[0, 0, 96]]}]}'
+2> muonctl: step: c.json: params[0]: only one of 'mesh' with 'placement', 'boxes' and 'ranges' can say where a tensor is
+? 1
+$ try '{"params": [{"match": "w", "boxes": []}]}'
+2> muonctl: step: c.json: params[0].boxes: must be a list of at least one box
+? 1
+$ try '{"params": [{"match": "w", "boxes": [[0, 12, 8]]}]}'
+2> muonctl: step: c.json: params[0].boxes[0][1]: must be a list of 1..8 whole numbers
+? 1
+$ try '{"params": [{"match": "w", "boxes": [[0, [0, 0]]]}]}'
+2> muonctl: step: c.json: params[0].boxes[0]: must be [rank, [begin, ...], [end, ...]]
+? 1
+$ try '{"params": [{"match": "w", "boxes": [[0, [0, 0], [12]]]}]}'
+2> muonctl: step: c.json: params[0].boxes[0][2]: has 1 dims, the one before has 2
+? 1
+$ try '{"params": [{"match": "*", "boxes": [[0, [0, 0], [12, 8]]]}]}'
+2> muonctl: step: c.json: params[0].boxes: boxes of 2 dims, but 'b' has 1
+? 1
+$ try '{"params": [{"match": "w", "boxes": [[0, [0, 0], [12, 9]]]}]}'
+2> muonctl: step: param 'w': boxes[0] is [0:12, 0:9], but dim 1 is 0:8
+? 1
+$ try '{"params": [{"match": "w", "boxes": [[0, [0, 0], [6, 8]], [1, [7, 0], [12, 8]]]}]}'
+2> muonctl: step: param 'w': element [6, 0] is in none of the boxes
+? 1
+$ try '{"params": [{"match": "w", "boxes": [[0, [0, 0], [7, 8]], [1, [6, 0], [12, 8]]]}]}'
+2> muonctl: step: param 'w': boxes[0], [0:7, 0:8] on rank 0, and boxes[1], [6:12, 0:8] on rank 1, overlap at [6, 0]
+? 1
+$ try '{"params": [{"match": "w", "ranges": {}}]}'
+2> muonctl: step: c.json: params[0].ranges: must be a list of at least one range
+? 1
+$ try '{"params": [{"match": "w", "ranges": [0, 0, 96]}]}'
+2> muonctl: step: c.json: params[0].ranges[0]: must be [rank, begin, end]
+? 1
+$ try '{"params": [{"match": "w", "ranges": [[0, 0, 95]]}]}'
+2> muonctl: step: param 'w': element 95 is in none of the ranges
+? 1
+$ try '{"params": [{"match": "w", "ranges": [[0, 0, 97]]}]}'
+2> muonctl: step: param 'w': ranges[0] is 0:97, but the flattened tensor's dim 0 is 0:96
+? 1
+$ try '{"params": [{"match": "w", "ranges": [[9999999, 0, 96]]}]}'
+2> muonctl: step: c.json: params[0].ranges[0][0]: is 9999999, must be 0..1048575
+? 1
+$ try '{"machine": {"flop": 1}}'
+2> muonctl: step: c.json: machine.flop: unknown key; did you mean 'flops'?
+? 1
+$ try '{"machine": {"flops": 0}}'
+2> muonctl: step: machine.flops is 0, must be finite and above 0
+? 1
+$ try '{"machine": {"ranks_per_node": 0}}'
+2> muonctl: step: machine.ranks_per_node is 0, must be at least 1
+? 1
+$ try '{"path": "refrence"}'
+2> muonctl: step: c.json: path: 'refrence' is unknown; known: pipeline, reference; did you mean 'reference'?
+? 1
+$ try '{"in_flight": 4}'
+2> muonctl: step: in_flight is 4, must be 1..3
+? 1
+$ try '{"timeout": 0}'
+2> muonctl: step: timeout is 0, must be finite and above 0 seconds
+? 1
+
 $ ls
 c.json
 dir

@@ -1,5 +1,5 @@
 # Every option of --help is in the man page, and every option of the man page in a --help.
-$ for c in ortho step explain bench; do muonctl $c --help; done | grep -o -e '--[a-z][a-z-]*' | sort -u >help
+$ for c in ortho step explain plan bench; do muonctl $c --help; done | grep -o -e '--[a-z][a-z-]*' | sort -u >help
 $ sed 's/\\-/-/g' $DOCS/muonctl.1 | grep -o -e '--[a-z][a-z-]*' | grep -v -e --version | sort -u >man
 $ diff help man
 $ grep -c "libmuon $(muonctl --version | cut -d' ' -f2)\"" $DOCS/muonctl.1
@@ -23,3 +23,4 @@ $ grep -o 'examples/configs/[a-z]*.json' $DOCS/config.md | sort -u | while read 
 $ excerpt() { awk -v n=$1 '/^```json/ { i++; if (i == n) print "{"; next } /^```/ { if (i == n) { print "}"; exit } next } i == n' $DOCS/config.md; }
 $ tensors make p w:F32:4x4 && excerpt 1 >c.json && muonctl explain --config c.json --params p >log
 $ tensors make p model.layers.0.attn.qkv.weight:F32:6144x2 model.layers.1.attn.qkv.weight:F32:6144x2 && excerpt 2 >c.json && muonctl explain --config c.json --params p >log
+$ tensors make p l.experts.w:F32:4x8x8 l.attn:F32:8x8 l.norm:F32:8 lm_head:F32:64x32 && excerpt 3 >c.json && muonctl explain --config c.json --params p >log

@@ -120,3 +120,13 @@ $ muonctl step --config c.json --params p --grads good --out missing >log && ten
 $ tensors make p w:BF16:4x4 && cp p g && muonctl step --config $CONFIGS/offload.json --params p --grads g --out no
 2> muonctl: step: param 'w': a bf16 copy needs an f32 weight as its master
 ? 1
+
+# ranks.json: two meshes for four ranks. Who owns what is shown without them; one process does it all.
+$ tensors make p embed:F32:16x32 0.qkv.weight:F32:96x32 0.out.weight:F32:32x64 0.experts.up:F32:6x16x32 0.norm.weight:F32:32 lm_head:F32:16x32 && cp p g
+$ muonctl explain --config $CONFIGS/ranks.json --params p | head -4
+parameter      shape        rule   matrices                 factor      algorithm  rank
+embed          [16, 32]     adamw
+0.qkv.weight * 1.6, 1.131  gram       [0-3]* (glob)
+0.out.weight * 1.6         gram       [0-3] (glob)
+$ muonctl step --config $CONFIGS/ranks.json --params p --grads g --out ranks >log
+2> muonctl: step: note: the config is for 4 ranks; this one process has all of every tensor

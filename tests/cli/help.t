@@ -8,6 +8,7 @@ Commands:
   ortho      orthogonalize the matrices of a safetensors file
   step       one optimizer step on weights and gradients in files
   explain    show what a config makes of every tensor of a file
+  plan       show what a step would cost on many ranks, without them
   bench      measure speed against the machine's own, and check the results
 
 Options:
@@ -21,7 +22,7 @@ Example:
 $ muonctl -h | head -1
 Usage: muonctl COMMAND [ARGUMENTS]
 $ muonctl --version
-muonctl 0.1.0
+muonctl 0.2.0
 $ muonctl ortho --help
 Usage: muonctl ortho IN OUT [--coefficients NAME] [--steps N]
        [--algorithm NAME] [--eps X] [--eps-mode NAME] [--threads N]
@@ -30,7 +31,8 @@ Usage: muonctl ortho IN OUT [--coefficients NAME] [--steps N]
 Every tensor of IN with at least 2 dims is orthogonalized by Newton-Schulz
 steps and written to OUT under the same name and shape, as F32. The last two
 dims are a matrix, leading dims a batch of them. Tensors with fewer dims are
-copied. A NaN or infinity is an error, and then OUT is not written.
+copied. A NaN or infinity is an error, and then OUT is not written. Under
+mpirun or srun the ranks share the matrices, and OUT is the same.
 
 Options:
   --coefficients NAME   Newton-Schulz set: you, original, polar_express, cans,
@@ -60,7 +62,8 @@ config says, and writes DIR/params.safetensors, DIR/state.safetensors and, if
 the config asks for bf16 copies, DIR/copy.safetensors: all of them, or none if
 anything fails. A NaN or infinity in a gradient skips the step: weights and
 state are written as they were, and the exit code is 0, because that is how
-training goes on.
+training goes on. Under mpirun or srun the ranks share the tensors and the
+work, and the files have the same bytes.
 
 Options:
   --config FILE         groups, rules and matrices as JSON; docs/config.md
@@ -107,8 +110,9 @@ Runs each problem in turns with the machine's own best: matrix products of BLIS
 at 2048 cubed, or loops over memory. Prints a line of JSON for each: problem,
 seconds, rate (useful GFLOP/s or GB/s), peak (the machine's rate, null if
 unknown), ratio, threads, unit, algorithm, best_of, verified. What was timed is
-verified; a wrong result ends the run with exit code 1. Without PROBLEM a
-standard list is run; --list prints it.
+verified; a wrong result ends the run with exit code 1. Under mpirun,
+ranks:MODEL compares a step on all ranks with the same step on one of them.
+Without PROBLEM a standard list is run; --list prints it.
 
 Options:
   --repeat N            runs of each problem at least; the best one counts
@@ -125,6 +129,7 @@ Options:
 Example:
   muonctl bench ns:1024x4096 ns:64x192x512 adamw:50M step:gpt2-124m
   muonctl bench ns:1024x4096@coefficients=polar_express,algorithm=gram --table
+  mpirun -n 2 muonctl bench ranks:gpt2-124m --threads 1
 $ muonctl bench --list
 ns:[Bx]MxN[@name=value,...]  orthogonalize B matrices of M x N; names: coefficients, steps, algorithm ...
 adamw:N                      AdamW on N elements (50M)
@@ -132,6 +137,7 @@ momentum:N                   momentum of N elements
 update:N                     weights of N elements, given their update
 norm:N                       finiteness and norm of a gradient of N elements
 step:MODEL                   a whole step; models: gpt2-124m, gpt2-350m, gpt2-tiny
+ranks:MODEL                  the same on all ranks of mpirun, against one of them
 
 without PROBLEM: ns:768x2048 ns:1024x4096 ns:2048x2048 ns:4096x1024 ns:64x192x512 adamw:50M momentum:50M update:50M step:gpt2-124m
 

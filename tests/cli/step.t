@@ -55,7 +55,7 @@ $ tensors values o1/params.safetensors b
 
 # As one line of JSON.
 $ muonctl step --config $CONFIGS/minimal.json --params p --grads g --out json --json
-{"applied":true,"skip":"none","skip_param":null,"nonfinite_params":0,"missing_params":0,"grad_norm":14.6815*,"clip_coef":1.0,"update_rms":0.0039*,"matrices":2,"clipped_heads":0,"max_logit":0.0,"threads":*,"seconds":*,"phases":{"check":{"seconds":*,"flops":0.0,"bytes":800.0},"momentum":{*},"gather":{*},"ortho":{*},"scatter":{*},"update":{*},"adamw":{*},"qk_clip":{*}}} (glob)
+{"applied":true,"skip":"none","skip_param":null,"nonfinite_params":0,"missing_params":0,"grad_norm":14.6815*,"clip_coef":1.0,"update_rms":0.0039*,"matrices":2,"clipped_heads":0,"max_logit":0.0,"ranks":1,"messages":0,"message_bytes":0,"threads":*,"seconds":*,"seconds_max":*,"seconds_min":*,"phases":{"check":{"seconds":*,"seconds_max":*,"seconds_min":*,"flops":0.0,"bytes":800.0},"momentum":{*},"gather":{*},"ortho":{*},"scatter":{*},"update":{*},"adamw":{*},"qk_clip":{*}}} (glob)
 
 # The same bytes for any number of threads; defaults are defaults.
 $ for n in 1 2 3; do muonctl step --config $CONFIGS/minimal.json --params p --grads g --out t$n --threads $n >log; cmp one/params.safetensors t$n/params.safetensors; cmp one/state.safetensors t$n/state.safetensors; done

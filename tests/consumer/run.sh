@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # run.sh - a user's programs, in C and C++11, against the installed library.
 #
-#   tests/consumer/run.sh BUILD_DIR     (CMAKE, CC, CXX and FLAGS from the environment)
+#   tests/consumer/run.sh BUILD_DIR     (CMAKE, CC, CXX, FLAGS, MPICC, MPIRUN from the environment)
 #
 # Installs to a prefix, moves that prefix (nothing in it may depend on its place), then builds and
 # runs the programs by pkg-config and by find_package, each with the shared and the static library.
+# Without MPICC the build has no libmuon_mpi.
 set -euo pipefail
 build=$1
 here=$(cd "$(dirname "$0")" && pwd)
-cmake=${CMAKE:-cmake} cc=${CC:-cc} cxx=${CXX:-c++}
+cmake=${CMAKE:-cmake} cc=${CC:-cc} cxx=${CXX:-c++} mpicc=${MPICC-}
 read -ra flags <<<"${FLAGS-} -Wall -Wextra -Wpedantic -Werror"
 
 work=$(mktemp -d)
@@ -29,13 +30,18 @@ for file in bin/muonctl include/muon/muon.h include/muon/safetensors.h share/man
 done
 "$prefix/bin/muonctl" --help >/dev/null || fail "the installed muonctl does not run"
 
-# Runs a program; $2 says which libmuon it must have been linked with.
+# Runs a program, by a launcher if one is given; $2 says which libraries of ours it must be linked with.
 run() {
-    local program=$1 kind=$2 needed
-    needed=$(readelf -d "$program" | sed -n 's/.*(NEEDED).*\[\(libmuon[^]]*\)\].*/\1/p')
-    [[ $kind == shared && $needed == libmuon.so.0 || $kind == static && -z $needed ]] ||
-        fail "$program is to be linked with the $kind library, needs '$needed'"
-    (cd "$work" && LD_LIBRARY_PATH="$libdir" "$program") || fail "$program failed"
+    local program=$1 kind=$2 want='' needed
+    shift 2
+    case $kind in
+        shared) want="libmuon.so.0 " ;;
+        shared_mpi) want="libmuon.so.0 libmuon_mpi.so.0 " ;;
+    esac
+    needed=$(readelf -d "$program" | sed -n 's/.*(NEEDED).*\[\(libmuon[^]]*\)\].*/\1/p' | sort |
+        tr '\n' ' ')
+    [[ $needed == "$want" ]] || fail "$program ($kind) needs '$needed' instead of '$want'"
+    (cd "$work" && LD_LIBRARY_PATH="$libdir" "$@" "$program") || fail "$program failed"
 }
 
 pc=$(find "$prefix" -name libmuon.pc)
@@ -63,6 +69,7 @@ quietly() {
     "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "failed: $*"; }
 }
 quietly "$cmake" -S "$here" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" \
+    ${mpicc:+-DMPI_C_COMPILER="$mpicc"} \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
     -DCMAKE_C_FLAGS="${flags[*]}" -DCMAKE_CXX_FLAGS="${flags[*]}"
 quietly "$cmake" --build "$work/build"
@@ -70,3 +77,20 @@ run "$work/build/c_muon" shared
 run "$work/build/cxx_muon" shared
 run "$work/build/c_static" static
 run "$work/build/cxx_static" static
+
+[[ $mpicc ]] || exit 0
+ranks=("$here/../mpi/run.sh" 2)
+export OMPI_CC=$cc MPICH_CC=$cc
+by_mpicc() {
+    local kind=$1
+    shift
+    "$mpicc" -std=c11 "${flags[@]}" "${cflags[@]}" "$here/consumer_mpi.c" -o "$work/$kind" "$@"
+    run "$work/$kind" "$kind" "${ranks[@]}"
+}
+read -ra shared < <(pkg-config --libs libmuon_mpi)
+by_mpicc shared_mpi "${shared[@]}"
+read -ra static < <(pkg-config --static --libs libmuon_mpi |
+    sed -E 's/-l(muon|muon_mpi)( |$)/-l:lib\1.a\2/g')
+by_mpicc static_mpi "${static[@]}"
+run "$work/build/c_mpi" shared_mpi "${ranks[@]}"
+run "$work/build/c_mpi_static" static_mpi "${ranks[@]}"

@@ -1,0 +1,121 @@
+#include "comm/comm.h"
+
+#include "base/clock.h"
+#include "base/versioned.h"
+
+#include <assert.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+/* Turns of waiting: first only tests, because a message that is about to come is not worth a switch;
+ * then the processor goes to others in between; then naps, each twice as long as the last. */
+enum { SPINS = 2000, YIELDS = 2000, DOUBLINGS = 6 };
+#define SHORTEST_NAP 1500L /* nanoseconds; the longest is 96 us */
+
+muon_status muon_comm_fail(muon_status status, const char *format, ...)
+{
+    char text[MUON__MESSAGE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return muon__fail(status, "%s", text);
+}
+
+static muon_status check_ops(const muon_comm_ops *in)
+{
+    REQUIRE(in, E_ARG, "muon_comm: ops is NULL");
+    muon_comm_ops ops = {0};
+    TRY(muon__struct_load(&ops, sizeof ops, sizeof ops, in, "muon_comm_ops"));
+    const struct {
+        const char *name;
+        int given;
+    } needed[] = {{"name", ops.name != NULL},   {"open", ops.open != NULL},
+                  {"close", ops.close != NULL}, {"start", ops.start != NULL},
+                  {"test", ops.test != NULL},   {"late", ops.late != NULL}};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        REQUIRE(needed[i].given, E_ARG, "muon_comm_ops: %s is NULL", needed[i].name);
+    return MUON_OK;
+}
+
+muon_status muon__comm_load(muon_comm *out, const muon_comm *in)
+{
+    REQUIRE(in, E_ARG, "muon_comm is NULL");
+    muon_comm comm = {0};
+    TRY(muon__struct_load(&comm, sizeof comm, sizeof comm, in, "muon_comm"));
+    TRY(check_ops(comm.ops));
+    REQUIRE(comm.size >= 1, E_ARG, "muon_comm: size is %d, must be at least 1", comm.size);
+    REQUIRE(comm.rank >= 0 && comm.rank < comm.size, E_ARG, "muon_comm: rank is %d, must be 0..%d",
+            comm.rank, comm.size - 1);
+    REQUIRE(comm.sharing >= 0 && comm.sharing <= comm.size, E_ARG,
+            "muon_comm: sharing is %d, must be 0..%d", comm.sharing, comm.size);
+    *out = comm;
+    return MUON_OK;
+}
+
+muon_status muon__comm_open(const muon_comm *c, muon_batch **out, muon_direction direction,
+                            int channel, const muon_message *messages, size_t nmessages)
+{
+    assert(channel >= 0 && channel < MUON_CHANNELS);
+    muon_batch *batch = NULL;
+    if (nmessages > 0) TRY(c->ops->open(c->self, &batch, direction, channel, messages, nmessages));
+    *out = batch;
+    return MUON_OK;
+}
+
+void muon__comm_close(const muon_comm *c, muon_batch *batch)
+{
+    if (batch) c->ops->close(c->self, batch);
+}
+
+muon_status muon__comm_start(const muon_comm *c, muon_batch *batch)
+{
+    return batch ? c->ops->start(c->self, batch) : MUON_OK;
+}
+
+muon_status muon__comm_test(const muon_comm *c, muon_batch *batch, int *done)
+{
+    *done = 1;
+    return batch ? c->ops->test(c->self, batch, done) : MUON_OK;
+}
+
+void muon__comm_rest(int *turn)
+{
+    int naps = *turn - SPINS - YIELDS;
+    if (naps >= 0)
+        nanosleep(&(struct timespec){.tv_nsec = SHORTEST_NAP << naps}, NULL);
+    else if (*turn >= SPINS)
+        sched_yield();
+    if (naps < DOUBLINGS) ++*turn;
+}
+
+static muon_status fail_late(const muon_comm *c, muon_batch *batch, double timeout,
+                             const char *stage)
+{
+    int peer = c->ops->late(c->self, batch);
+    if (peer < 0) FAIL(E_TIMEOUT, "rank %d waited %g s (%s)", c->rank, timeout, stage);
+    FAIL(E_TIMEOUT, "rank %d waited %g s for rank %d (%s)", c->rank, timeout, peer, stage);
+}
+
+muon_status muon__comm_wait(const muon_comm *c, muon_batch *batch, double timeout,
+                            const char *stage, ...)
+{
+    double deadline = muon__seconds() + timeout;
+    for (int turn = 0;;) {
+        /* The clock first: a process that was stopped for long still looks once at what has come. */
+        int late = muon__seconds() > deadline;
+        int done = 0;
+        TRY(muon__comm_test(c, batch, &done));
+        if (done) return MUON_OK;
+        if (late) break;
+        muon__comm_rest(&turn);
+    }
+    char text[MUON__MESSAGE_MAX];
+    va_list args;
+    va_start(args, stage);
+    vsnprintf(text, sizeof text, stage, args);
+    va_end(args);
+    return fail_late(c, batch, timeout, text);
+}

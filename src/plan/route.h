@@ -1,0 +1,96 @@
+/* route.h - what one rank does of the plan: which parts of which matrices it holds, owns, sends and
+ * receives, wave by wave.
+ *
+ * Both ends of a message are made from the same walk over the same plan, so they agree without a
+ * word. For each wave, what a holder has of an owner's matrices goes there in one packed message; a
+ * stretch of whole rows that is long enough travels alone, from where it is to where it belongs. A
+ * matrix's way back is the same with the ends changed; then every replica gets its part. Of several
+ * holders of a cell one sends: the owner itself if it is one, else one on the owner's node, else the
+ * holders in turn. */
+#ifndef PLAN_ROUTE_H
+#define PLAN_ROUTE_H
+
+#include "plan/plan.h"
+
+enum {
+    ROUTE_NOWHERE = -1, /* offsets: nothing is sent or received */
+    ROUTE_SLOT = -2     /* offsets: it is in the owner's slot, which is this rank's own */
+};
+
+/* Part of an item in one patch of this rank's shard. */
+typedef struct route_piece {
+    uint32_t item;
+    uint32_t patch;
+    rectangle part;
+    int64_t send; /* where U goes: elements into the gather's send buffer, or a constant above */
+    int64_t take; /* where O comes from: floats into the scatter's receive buffer, or a constant */
+} route_piece;
+
+typedef struct route_message { /* bytes at `offset` of a buffer */
+    int peer;
+    int in_slot; /* 1: of the owner's wave buffer, in place; 0: of the list's own buffer */
+    int64_t offset, bytes;
+} route_message;
+
+/* Gathers go from holders to owners, scatters back. */
+enum { GATHER_SEND, GATHER_RECEIVE, SCATTER_SEND, SCATTER_RECEIVE, ROUTE_LISTS };
+
+typedef struct route_messages { /* wave w has entries[first[w]] .. entries[first[w + 1]] */
+    route_message *entries;
+    size_t *first; /* [nwaves + 1] */
+    int64_t room;  /* bytes of a buffer that is enough for any wave */
+} route_messages;
+
+/* Part of an owned matrix that travels packed: between its slot and the buffer of a list. */
+typedef struct route_copy {
+    uint32_t item;
+    rectangle part;
+    int64_t offset; /* elements into the buffer; rows of part.ncols */
+} route_copy;
+
+typedef struct route_copies {
+    route_copy *entries;
+    size_t *first; /* [nwaves + 1] */
+} route_copies;
+
+enum { UNPACK, PACK }; /* after the gather, before the scatter */
+
+typedef struct route {
+    int rank;
+    patch *patches;      /* of all parameters; offsets count from the start of the shard */
+    size_t *patch_first; /* [nparams + 1] */
+    size_t *patch_cell;  /* the layout's cell it is in */
+    int64_t *numel;      /* [nparams] of the shard */
+    size_t *last_wave;   /* [nparams] no later wave reads its gradient here */
+    route_piece *pieces;
+    size_t *piece_first; /* [nwaves + 1] */
+    uint32_t *owned;     /* items to orthogonalize, in each wave the costly ones first */
+    size_t *owned_first; /* [nwaves + 1] */
+    route_messages messages[ROUTE_LISTS];
+    route_copies copies[2];
+} route;
+
+muon_status muon__route_create(route **out, const muon_plan *plan, int rank);
+/* Only waves begin..end; the others are empty. For a look at part of a large plan. */
+muon_status muon__route_create_waves(route **out, const muon_plan *plan, int rank, size_t begin,
+                                     size_t end);
+void muon__route_destroy(route *r); /* NULL is fine */
+
+/* How many of each buffer there are: of what an owner has in a wave, and of what a holder sends and
+ * receives. */
+typedef struct route_rings {
+    int waves, shards;
+} route_rings;
+route_rings muon__route_rings(const muon_plan *plan);
+
+/* Bytes that the optimizer allocates as workspace on this rank. */
+int64_t muon__route_workspace(const route *r, const muon_plan *plan);
+
+/* The holder that sends a cell's part of an item to its owner; the owner itself if it is a holder. */
+int muon__route_sender(const muon_plan *plan, const layout *l, size_t cell, size_t item);
+
+/* Does this part of an item travel alone, its elements of so many bytes on the wire? Else it is packed
+ * with others, and takes room in a buffer at the owner, too. */
+int muon__route_is_alone(const plan_item *item, const rectangle *part, int64_t element_bytes);
+
+#endif

@@ -1,0 +1,70 @@
+/* agree.h - where ranks agree: when an optimizer is created, and once in every step before anything
+ * changes. A disagreement, or one rank's failure, is the same status and message on every rank. */
+#ifndef STEP_AGREE_H
+#define STEP_AGREE_H
+
+#include "base/sumsq.h"
+#include "comm/comm.h"
+#include "plan/plan.h"
+
+/* ---- At creation; collective, each with messages of its own. status is how it went on this rank so
+ * far, its message muon_last_error(). With one rank they return status. */
+
+/* All plans are the same: parameters, layouts, groups, the rest of the config, owners. plan is NULL if
+ * status is a failure. The message names what differs, where, and on which two ranks. */
+muon_status muon__agree_on_plan(const muon_comm *comm, double timeout, muon_status status,
+                                const muon_plan *plan);
+/* Nobody has failed. stage is where a late rank did not come to: "muon_create". */
+muon_status muon__agree_on_status(const muon_comm *comm, double timeout, muon_status status,
+                                  const char *stage);
+
+/* ---- In a step */
+
+enum { AGREE_PRESENT = 1, AGREE_ABSENT = 2, AGREE_NONFINITE = 4 }; /* of a parameter's gradient */
+
+typedef struct agree agree;
+
+/* comm of one rank: everything below works, and only says what this rank has said. */
+muon_status muon__agree_create(agree **out, const muon_comm *comm, const muon_plan *plan);
+void muon__agree_destroy(agree *a); /* NULL is fine */
+
+typedef struct step_setting {
+    const char *name;
+    double value;
+} step_setting;
+
+/* What this rank brings, and after muon__agree_step what all have brought together. */
+typedef struct step_word {
+    sumsq sum;                 /* added */
+    int want_result;           /* somebody's */
+    uint64_t settings;         /* hash of what must be equal but for groups: grad_scale, ... */
+    const step_setting *named; /* [nnamed] the same by name, for the message; may be NULL */
+    size_t nnamed;
+    const muon_group *groups;       /* [ngroups] as they are now; compared, not changed */
+    unsigned char *flags;           /* [nparams] or-ed; a rank without elements leaves it 0 */
+    const float *const *max_logits; /* [nattention] or NULL, of the caller */
+    const float *const
+        *agreed_logits; /* out: [nattention], each [heads]: the largest finite value of
+                                          any rank, NaN if no rank gave one; NULL if no rank gave the
+                                          layer */
+} step_word;
+
+/* status: how it went on this rank so far. MUON_E_GRAD if a gradient is present on one rank and absent
+ * on another; MUON_E_DISAGREE if settings differ ("group 'muon': lr is 0.02 on rank 0, 0.03 on rank
+ * 2"). Nothing has been changed when this fails, and after anything but MUON_E_TIMEOUT and MUON_E_COMM
+ * the next step can go on. */
+muon_status muon__agree_step(agree *a, muon_status status, step_word *word);
+
+/* What a rank did, at the end of a step: sums, and the extremes of seconds. */
+typedef struct step_sums {
+    int64_t nonfinite_matrices, matrices; /* summed */
+    sumsq *class_sum;                     /* [nclasses] merged */
+    double seconds, phase[MUON_MAX_PHASES];
+    double seconds_max, seconds_min, phase_max[MUON_MAX_PHASES],
+        phase_min[MUON_MAX_PHASES]; /* out */
+} step_sums;
+
+/* Only if some rank wanted a result, or a callback could fail. */
+muon_status muon__agree_end(agree *a, muon_status status, step_sums *sums);
+
+#endif

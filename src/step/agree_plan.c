@@ -1,0 +1,188 @@
+/* Agreement at creation. One exchange says whether all plans are the same; only if they are not, more
+ * of them narrow it down to the thing that differs, and two ranks describe theirs to all. Every rank
+ * sees the same blocks and so takes the same way. */
+#include "plan/digest.h"
+#include "step/agree_block.h"
+
+#define STAGE "muon_create"
+
+/* What is compared first. Counts come before what they count. */
+enum { NPARAMS, NGROUPS, NATTENTION, CONFIG, GROUPS, PARAMS, ATTENTION, WHOLE, NTOPICS };
+
+typedef struct asking {
+    tree *t;
+    int rank;
+    const muon_plan *plan;
+} asking;
+
+/* ---- Hashes and descriptions by index */
+
+static uint64_t hash_group(const void *plan, size_t index)
+{
+    return muon__plan_hash_group(&((const muon_plan *)plan)->groups[index]);
+}
+
+static uint64_t hash_param(const void *plan, size_t index)
+{
+    return muon__plan_hash_param(plan, index);
+}
+
+/* A layer's own hash is that of its description. */
+static uint64_t hash_attention(const void *plan, size_t index)
+{
+    char description[QUESTION_TEXT];
+    text t = muon__text_in(description, sizeof description);
+    muon__describe_attention(&t, plan, index);
+    uint64_t hash = MUON__DIGEST_START;
+    muon__digest_text(&hash, description);
+    return hash;
+}
+
+static void describe_group(text *t, const muon_plan *plan, size_t index)
+{
+    muon__describe_group(t, &plan->groups[index]);
+}
+
+static void describe_config(text *t, const muon_plan *plan, size_t index)
+{
+    (void)index;
+    muon__describe_config(t, plan);
+}
+
+/* ---- What differs */
+
+typedef void (*describe_fn)(text *t, const muon_plan *plan, size_t index);
+
+/* The two ranks describe it, and everybody says how it differs. */
+static muon_status explain(const asking *ask, text *out, const same *pair, describe_fn describe,
+                           size_t index)
+{
+    question *q = muon__question_clear(ask->t);
+    for (int i = 0; i < 2; i++) {
+        if (ask->rank != (i == 0 ? pair->rank : pair->other)) continue;
+        text t = muon__text_in(q->text[i], sizeof q->text[i]);
+        describe(&t, ask->plan, index);
+    }
+    TRY(muon__tree_run(ask->t, STAGE));
+    muon__describe_difference(out, q->text[0], pair->rank, q->text[1], pair->other);
+    return MUON_OK;
+}
+
+/* Finds the first of n things that differs and explains it; adds nothing if there is none. */
+static muon_status explain_first(const asking *ask, text *out, size_t n, question_hash_fn hash,
+                                 describe_fn describe)
+{
+    size_t index;
+    same pair;
+    TRY(muon__question_find(ask->t, STAGE, ask->rank, n, hash, ask->plan, &index, &pair));
+    return pair.other < 0 ? MUON_OK : explain(ask, out, &pair, describe, index);
+}
+
+static void explain_count(text *out, const same *pair, const char *what)
+{
+    muon__text_add(out, "%llu %s on rank %d, %llu on rank %d", (unsigned long long)pair->value,
+                   what, (int)pair->rank, (unsigned long long)pair->other_value, (int)pair->other);
+}
+
+/* Somebody's list of parameters is longer: it may be the same up to there, or another one. */
+static muon_status explain_nparams(const asking *ask, text *out, const same *pair, int64_t fewest)
+{
+    explain_count(out, pair, "parameters");
+    char detail[MUON__MESSAGE_MAX];
+    text t = muon__text_in(detail, sizeof detail);
+    TRY(explain_first(ask, &t, (size_t)fewest, hash_param, muon__describe_param));
+    if (*detail) muon__text_add(out, "; %s", detail);
+    return MUON_OK;
+}
+
+static muon_status explain_topic(const asking *ask, text *out, int topic, const same *pair,
+                                 int64_t fewest)
+{
+    const muon_plan *plan = ask->plan;
+    switch (topic) {
+    case NPARAMS:
+        return explain_nparams(ask, out, pair, fewest);
+    case NGROUPS:
+        explain_count(out, pair, "groups");
+        return MUON_OK;
+    case NATTENTION:
+        explain_count(out, pair, "attention layers");
+        return MUON_OK;
+    case CONFIG:
+        return explain(ask, out, pair, describe_config, 0);
+    case GROUPS:
+        return explain_first(ask, out, plan->ngroups, hash_group, describe_group);
+    case PARAMS:
+        return explain_first(ask, out, plan->nparams, hash_param, muon__describe_param);
+    case ATTENTION:
+        return explain_first(ask, out, plan->nattention, hash_attention, muon__describe_attention);
+    default:
+        muon__text_add(out,
+                       "ranks %d and %d made different plans of the same parameters: they run "
+                       "different builds of libmuon",
+                       (int)pair->rank, (int)pair->other);
+        return MUON_OK;
+    }
+}
+
+/* ---- The first exchange */
+
+static void fill_topics(question *q, int rank, const muon_plan *plan)
+{
+    const uint64_t values[NTOPICS] = {
+        [NPARAMS] = plan->nparams,
+        [NGROUPS] = plan->ngroups,
+        [NATTENTION] = plan->nattention,
+        [CONFIG] = muon__plan_hash_config(plan),
+        [GROUPS] = muon__question_hash(hash_group, plan, 0, plan->ngroups),
+        [PARAMS] = muon__question_hash(hash_param, plan, 0, plan->nparams),
+        [ATTENTION] = muon__plan_hash_attention(plan),
+        [WHOLE] = muon_plan_hash(plan),
+    };
+    for (int i = 0; i < NTOPICS; i++)
+        q->same[i] = muon__same_of(rank, values[i]);
+    q->lowest[0] = (int64_t)plan->nparams;
+}
+
+static muon_status compare(const asking *ask, muon_status status, int nranks)
+{
+    question *q = muon__question_clear(ask->t);
+    muon__said_set(&q->said, ask->rank, status);
+    if (status == MUON_OK) fill_topics(q, ask->rank, ask->plan);
+    TRY(muon__tree_run(ask->t, STAGE));
+    TRY(muon__said_result(&q->said, nranks));
+    int topic = 0;
+    while (topic < NTOPICS && q->same[topic].other < 0)
+        topic++;
+    if (topic == NTOPICS) return MUON_OK;
+    char message[MUON__MESSAGE_MAX];
+    text t = muon__text_in(message, sizeof message);
+    same pair = q->same[topic];
+    TRY(explain_topic(ask, &t, topic, &pair, q->lowest[0]));
+    FAIL(E_DISAGREE, "%s", message);
+}
+
+muon_status muon__agree_on_plan(const muon_comm *comm, double timeout, muon_status status,
+                                const muon_plan *plan)
+{
+    if (!comm || comm->size == 1) return status;
+    asking ask = {.rank = comm->rank, .plan = plan};
+    TRY(muon__question_create(&ask.t, comm, timeout));
+    status = compare(&ask, status, comm->size);
+    muon__tree_destroy(ask.t);
+    return status;
+}
+
+muon_status muon__agree_on_status(const muon_comm *comm, double timeout, muon_status status,
+                                  const char *stage)
+{
+    if (!comm || comm->size == 1) return status;
+    tree *t = NULL;
+    TRY(muon__question_create(&t, comm, timeout));
+    question *q = muon__question_clear(t);
+    muon__said_set(&q->said, comm->rank, status);
+    status = muon__tree_run(t, stage);
+    if (status == MUON_OK) status = muon__said_result(&q->said, comm->size);
+    muon__tree_destroy(t);
+    return status;
+}

@@ -1,0 +1,231 @@
+/* The pipeline's messages: what is sent and received for each wave, opened once, started every step.
+ *
+ * A wave's buffers are reused a few waves later; before that, everything that was sent from them must
+ * have gone. Messages make progress only when somebody looks, so the thread that called the step looks
+ * between units of work, not more often than pays. */
+#include "base/bf16.h"
+#include "base/clock.h"
+#include "step/opt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_SECONDS 1e-4
+
+struct exchange {
+    muon_batch **batch[ROUTE_LISTS];    /* [nwaves] */
+    unsigned char *active[ROUTE_LISTS]; /* [nwaves] started and not yet seen to be done */
+    size_t oldest, newest;              /* waves that may be active: oldest <= w < newest */
+    double looked;
+    muon_status status; /* of looking between units, where nobody takes a status */
+};
+
+static char *buffer_of(const muon_opt *opt, int list, size_t wave)
+{
+    int owner_end = list == GATHER_RECEIVE || list == SCATTER_SEND;
+    return opt->transit[list][wave % (size_t)(owner_end ? opt->rings.waves : opt->rings.shards)];
+}
+
+static muon_status open_batch(muon_opt *opt, int list, size_t wave, muon_message *room)
+{
+    const route_messages *messages = &opt->route->messages[list];
+    size_t first = messages->first[wave], n = messages->first[wave + 1] - first;
+    char *slots = (char *)opt->wave[wave % (size_t)opt->rings.waves];
+    for (size_t i = 0; i < n; i++) {
+        const route_message *m = &messages->entries[first + i];
+        char *base = m->in_slot ? slots : buffer_of(opt, list, wave);
+        room[i] = (muon_message){base + m->offset, m->bytes, m->peer};
+    }
+    int receives = list == GATHER_RECEIVE || list == SCATTER_RECEIVE;
+    int gather = list == GATHER_SEND || list == GATHER_RECEIVE;
+    return muon__comm_open(&opt->comm, &opt->messages->batch[list][wave],
+                           receives ? MUON_RECEIVE : MUON_SEND,
+                           gather ? CHANNEL_GATHER : CHANNEL_SCATTER, room, n);
+}
+
+static size_t most_messages(const muon_opt *opt)
+{
+    size_t most = 0;
+    for (int list = 0; list < ROUTE_LISTS; list++) {
+        const size_t *first = opt->route->messages[list].first;
+        for (size_t w = 0; w < opt->plan->nwaves; w++)
+            if (first[w + 1] - first[w] > most) most = first[w + 1] - first[w];
+    }
+    return most;
+}
+
+muon_status muon__exchange_create(muon_opt *opt)
+{
+    TRY(CALLOC(&opt->messages, 1, "messages"));
+    exchange *x = opt->messages;
+    for (int list = 0; list < ROUTE_LISTS; list++) {
+        TRY(CALLOC(&x->batch[list], opt->plan->nwaves, "messages"));
+        TRY(CALLOC(&x->active[list], opt->plan->nwaves, "messages"));
+    }
+    muon_message *room = NULL;
+    TRY(CALLOC(&room, most_messages(opt), "messages"));
+    muon_status status = MUON_OK;
+    for (int list = 0; list < ROUTE_LISTS; list++)
+        for (size_t w = 0; w < opt->plan->nwaves && status == MUON_OK; w++)
+            status = open_batch(opt, list, w, room);
+    free(room);
+    return status;
+}
+
+void muon__exchange_destroy(muon_opt *opt)
+{
+    exchange *x = opt->messages;
+    if (!x) return;
+    for (int list = 0; list < ROUTE_LISTS; list++) {
+        for (size_t w = 0; x->batch[list] && w < opt->plan->nwaves; w++)
+            muon__comm_close(&opt->comm, x->batch[list][w]);
+        free(x->batch[list]);
+        free(x->active[list]);
+    }
+    free(x);
+    opt->messages = NULL;
+}
+
+/* ---- Start, look, wait */
+
+static muon_status start(muon_opt *opt, int list, size_t wave)
+{
+    exchange *x = opt->messages;
+    if (!x->batch[list][wave]) return MUON_OK;
+    TRY(muon__comm_start(&opt->comm, x->batch[list][wave]));
+    x->active[list][wave] = 1;
+    if (wave >= x->newest) x->newest = wave + 1;
+    const route_messages *messages = &opt->route->messages[list];
+    int64_t n = (int64_t)(messages->first[wave + 1] - messages->first[wave]), bytes = 0;
+    for (size_t i = messages->first[wave]; i < messages->first[wave + 1]; i++)
+        bytes += messages->entries[i].bytes;
+    int sends = list == GATHER_SEND || list == SCATTER_SEND;
+    *(sends ? &opt->result.messages_sent : &opt->result.messages_received) += n;
+    *(sends ? &opt->result.bytes_sent : &opt->result.bytes_received) += bytes;
+    return MUON_OK;
+}
+
+static void look(void *arg)
+{
+    muon_opt *opt = arg;
+    exchange *x = opt->messages;
+    if (x->oldest == x->newest || x->status != MUON_OK) return;
+    double now = muon__seconds();
+    if (now - x->looked < LOOK_SECONDS) return;
+    x->looked = now;
+    for (size_t w = x->oldest; w < x->newest; w++) {
+        for (int list = 0; list < ROUTE_LISTS; list++) {
+            int done = 0;
+            if (!x->active[list][w]) continue;
+            x->status = muon__comm_test(&opt->comm, x->batch[list][w], &done);
+            if (x->status != MUON_OK) return;
+            if (done) x->active[list][w] = 0;
+        }
+    }
+}
+
+void muon__exchange_look_after(muon_opt *opt)
+{
+    if (opt->plan->nranks > 1) muon__pool_between(opt->p, look, opt);
+}
+
+static muon_status await(muon_opt *opt, int list, size_t wave)
+{
+    exchange *x = opt->messages;
+    TRY(x->status);
+    if (!x->active[list][wave]) return MUON_OK;
+    static const char *const stages[ROUTE_LISTS] = {
+        [GATHER_SEND] = "sending to owners",
+        [GATHER_RECEIVE] = "gathering matrices",
+        [SCATTER_SEND] = "sending results",
+        [SCATTER_RECEIVE] = "receiving results",
+    };
+    TRY(muon__comm_wait(&opt->comm, x->batch[list][wave], opt->plan->config.timeout,
+                        "%s, wave %zu of %zu", stages[list], wave + 1, opt->plan->nwaves));
+    x->active[list][wave] = 0;
+    return MUON_OK;
+}
+
+/* ---- Between slots and packed messages */
+
+typedef struct copy_pass {
+    const muon_opt *opt;
+    size_t wave, first;
+    int which;
+} copy_pass;
+
+static void copy_unit(void *arg, int64_t index, int worker)
+{
+    const copy_pass *pass = arg;
+    const muon_opt *opt = pass->opt;
+    (void)worker;
+    const part_unit *unit = &opt->copy_units[pass->which].units[pass->first + (size_t)index];
+    const route_copy *copy = &opt->route->copies[pass->which].entries[unit->index];
+    const plan_item *item = &opt->plan->items[copy->item];
+    int64_t ld = muon__item_cols(item), n = copy->part.ncols;
+    float *slot = opt->wave[pass->wave % (size_t)opt->rings.waves] + item->slot + copy->part.col;
+    int list = pass->which == UNPACK ? GATHER_RECEIVE : SCATTER_SEND;
+    void *transit = buffer_of(opt, list, pass->wave);
+    int narrow = pass->which == UNPACK && opt->plan->config.wire == MUON_BF16;
+    for (int64_t i = unit->begin; i < unit->end; i++) {
+        int64_t at = copy->offset + (i - copy->part.row) * n;
+        if (narrow)
+            muon__bf16_load(slot + i * ld, (const uint16_t *)transit + at, n);
+        else if (pass->which == UNPACK)
+            memcpy(slot + i * ld, (const float *)transit + at, (size_t)n * sizeof *slot);
+        else
+            memcpy((float *)transit + at, slot + i * ld, (size_t)n * sizeof *slot);
+    }
+}
+
+static void copy(muon_opt *opt, int which, size_t wave)
+{
+    const part_units *units = &opt->copy_units[which];
+    copy_pass pass = {opt, wave, units->first[wave], which};
+    muon__pool_run(opt->p, (int64_t)(units->first[wave + 1] - pass.first), copy_unit, &pass);
+}
+
+/* ---- The stages */
+
+muon_status muon__exchange_make_room(muon_opt *opt, size_t wave)
+{
+    size_t waves = (size_t)opt->rings.waves, shards = (size_t)opt->rings.shards;
+    if (wave >= waves) TRY(await(opt, SCATTER_SEND, wave - waves));
+    if (wave >= shards) TRY(await(opt, GATHER_SEND, wave - shards));
+    if (wave >= waves) opt->messages->oldest = wave - waves + 1;
+    return start(opt, GATHER_RECEIVE, wave);
+}
+
+muon_status muon__exchange_start_gather(muon_opt *opt, size_t wave)
+{
+    return start(opt, GATHER_SEND, wave);
+}
+
+muon_status muon__exchange_finish_gather(muon_opt *opt, size_t wave)
+{
+    TRY(start(opt, SCATTER_RECEIVE, wave));
+    TRY(await(opt, GATHER_RECEIVE, wave));
+    copy(opt, UNPACK, wave);
+    return MUON_OK;
+}
+
+muon_status muon__exchange_start_scatter(muon_opt *opt, size_t wave)
+{
+    copy(opt, PACK, wave);
+    return start(opt, SCATTER_SEND, wave);
+}
+
+muon_status muon__exchange_finish_scatter(muon_opt *opt, size_t wave)
+{
+    return await(opt, SCATTER_RECEIVE, wave);
+}
+
+muon_status muon__exchange_finish(muon_opt *opt)
+{
+    exchange *x = opt->messages;
+    for (size_t w = x->oldest; w < x->newest; w++)
+        for (int list = 0; list < ROUTE_LISTS; list++)
+            TRY(await(opt, list, w));
+    x->oldest = x->newest = 0;
+    return MUON_OK;
+}

@@ -1,0 +1,61 @@
+/* Waves in flight: while this rank multiplies wave w, wave w + 1 is on its way to its owners and the
+ * results of w - 1 are on their way back.
+ *
+ * No rank ever waits for something that another rank does later than itself: in iteration w it waits
+ * for what the others do in iterations before w, or earlier in w. So there is no deadlock, whatever
+ * the routes. */
+#include "step/opt.h"
+
+static muon_status begin(muon_opt *opt, size_t wave, double *clock)
+{
+    TRY(muon__exchange_make_room(opt, wave));
+    muon__step_clock(opt, MUON_PHASE_GATHER, clock);
+    muon__step_momentum(opt, wave);
+    muon__step_consumed(opt, wave);
+    muon__step_clock(opt, MUON_PHASE_MOMENTUM, clock);
+    TRY(muon__exchange_start_gather(opt, wave));
+    muon__step_clock(opt, MUON_PHASE_GATHER, clock);
+    return MUON_OK;
+}
+
+/* A failure of the caller's function is kept for the end: other ranks wait for our messages. */
+static muon_status compute(muon_opt *opt, size_t wave, double *clock, muon_status *called)
+{
+    TRY(muon__exchange_finish_gather(opt, wave));
+    muon__step_clock(opt, MUON_PHASE_GATHER, clock);
+    muon_status status = muon__step_ortho(opt, wave);
+    if (*called == MUON_OK) *called = status;
+    muon__step_clock(opt, MUON_PHASE_ORTHO, clock);
+    if (opt->plan->nranks == 1) return status;
+    TRY(muon__exchange_start_scatter(opt, wave));
+    muon__step_clock(opt, MUON_PHASE_SCATTER, clock);
+    return MUON_OK;
+}
+
+static muon_status end(muon_opt *opt, size_t wave, double *clock)
+{
+    TRY(muon__exchange_finish_scatter(opt, wave));
+    muon__step_clock(opt, MUON_PHASE_SCATTER, clock);
+    muon__step_update(opt, wave);
+    muon__step_clock(opt, MUON_PHASE_UPDATE, clock);
+    return MUON_OK;
+}
+
+muon_status muon__step_pipeline(muon_opt *opt, double *clock)
+{
+    size_t nwaves = opt->plan->nwaves, begun = 0, ended = 0;
+    size_t ahead = opt->rings.waves > 1, behind = opt->rings.waves > 2;
+    muon_status called = MUON_OK;
+    for (size_t w = 0; w < nwaves; w++) {
+        while (begun < nwaves && begun <= w + ahead)
+            TRY(begin(opt, begun++, clock));
+        TRY(compute(opt, w, clock, &called));
+        while (ended + behind <= w)
+            TRY(end(opt, ended++, clock));
+    }
+    while (ended < nwaves)
+        TRY(end(opt, ended++, clock));
+    TRY(muon__exchange_finish(opt));
+    muon__step_clock(opt, MUON_PHASE_SCATTER, clock);
+    return called;
+}

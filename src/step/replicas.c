@@ -1,0 +1,241 @@
+/* Do replicas still have the same bits? Of every cell with several holders each of them has a hash:
+ * the first adds it as often as there are others, the others subtract theirs, and the sum over all
+ * ranks is zero if they are equal. So one exchange of a few numbers, each for a stretch of parameters,
+ * says whether all is well; more of them find the parameter, what of it differs, where, and on which
+ * ranks. */
+#include "plan/digest.h"
+
+#include "step/agree_block.h"
+#include "step/opt.h"
+
+#include <string.h>
+
+#define STAGE "muon_check_replicas"
+
+/* What a parameter has, and its state. */
+enum { WEIGHT, MOMENTUM, EXP_AVG, EXP_AVG_SQ, STEP, NTHINGS };
+
+static const char *const names[NTHINGS] = {"the weight", "momentum_buffer", "exp_avg", "exp_avg_sq",
+                                           "step"};
+
+typedef struct check {
+    const muon_opt *opt;
+    const muon_buffers *buffers; /* NULL: only state */
+    muon_status status;          /* of this rank's arguments */
+    size_t param;                /* once it is found, and what of it */
+    size_t thing;
+} check;
+
+/* ---- Hashes of this rank's memory */
+
+static uint64_t add_word(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 29;
+}
+
+static uint64_t add_bytes(uint64_t hash, const char *data, size_t n)
+{
+    uint64_t word = 0;
+    for (; n >= sizeof word; n -= sizeof word, data += sizeof word) {
+        memcpy(&word, data, sizeof word);
+        hash = add_word(hash, word);
+    }
+    word = 0;
+    memcpy(&word, data, n);
+    return add_word(hash, word);
+}
+
+/* The memory of a thing on this rank, or NULL, and the bytes of an element. */
+static const char *memory_of(const check *c, size_t param, size_t thing, size_t *element)
+{
+    const plan_param *p = &c->opt->plan->params[param];
+    const param_state *state = &c->opt->state[param];
+    *element = sizeof(float);
+    switch (thing) {
+    case WEIGHT:
+        *element = p->dtype == MUON_BF16 ? sizeof(uint16_t) : sizeof(float);
+        return c->buffers && p->rule != MUON_RULE_FROZEN ? c->buffers[param].param : NULL;
+    case MOMENTUM:
+        if (c->opt->groups[p->group].momentum_dtype == MUON_BF16) *element = sizeof(uint16_t);
+        return state->momentum;
+    case EXP_AVG:
+        return (const char *)state->exp_avg;
+    case EXP_AVG_SQ:
+        return (const char *)state->exp_avg_sq;
+    default:
+        return (const char *)state->step;
+    }
+}
+
+/* A thing's bits in the index-th cell of this rank. */
+static uint64_t hash_cell(const check *c, size_t param, size_t index, size_t thing)
+{
+    const plan_param *p = &c->opt->plan->params[param];
+    int rank = c->opt->comm.rank;
+    size_t element;
+    const char *memory = memory_of(c, param, thing, &element);
+    if (!memory) return 0;
+    size_t cell = muon__layout_cell_of(p->layout, rank, index);
+    uint64_t hash = add_word(add_word(add_word(0, param + 1), cell + 1), thing);
+    if (thing == STEP) return muon__digest_mix(add_bytes(hash, memory, sizeof(int64_t)));
+    box b;
+    muon__layout_cell(p->layout, cell, &b);
+    memory += (size_t)muon__layout_offset_of(p->layout, rank, index) * element;
+    return muon__digest_mix(
+        add_bytes(hash, memory, (size_t)muon__box_numel(&b, p->ndim) * element));
+}
+
+/* This rank's part of the sum that is zero. */
+static uint64_t share_of_cell(const check *c, size_t param, size_t index, size_t thing)
+{
+    const layout *l = c->opt->plan->params[param].layout;
+    size_t cell = muon__layout_cell_of(l, c->opt->comm.rank, index);
+    int holders = muon__layout_nholders(l, cell);
+    if (holders == 1) return 0;
+    uint64_t hash = hash_cell(c, param, index, thing);
+    int first = muon__layout_replica_of(l, cell, c->opt->comm.rank) == 0;
+    return first ? hash * (uint64_t)(holders - 1) : 0 - hash;
+}
+
+static size_t ncells_here(const check *c, size_t param)
+{
+    const layout *l = c->opt->plan->params[param].layout;
+    if (!muon__layout_has_replicas(l)) return 0;
+    return muon__layout_ncells_of(l, c->opt->comm.rank);
+}
+
+static uint64_t share_of_thing(const check *c, size_t param, size_t thing)
+{
+    uint64_t sum = 0;
+    size_t n = ncells_here(c, param);
+    for (size_t i = 0; i < n; i++)
+        sum += share_of_cell(c, param, i, thing);
+    return sum;
+}
+
+/* ---- Finding. A share function adds this rank's part of things begin .. begin + 64 length, `length` of
+ * them to each sum. */
+
+typedef void (*share_fn)(const check *c, uint64_t *sum, size_t begin, size_t end, size_t length);
+
+static void share_params(const check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
+{
+    for (size_t i = begin; i < end; i++)
+        for (size_t thing = 0; thing < NTHINGS; thing++)
+            sum[(i - begin) / length] += share_of_thing(c, i, thing);
+}
+
+static void share_things(const check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
+{
+    (void)length; /* there are so few that it is 1 */
+    for (size_t thing = begin; thing < end; thing++)
+        sum[thing - begin] = share_of_thing(c, c->param, thing);
+}
+
+static void share_cells(const check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
+{
+    const layout *l = c->opt->plan->params[c->param].layout;
+    size_t n = ncells_here(c, c->param);
+    for (size_t i = 0; i < n; i++) {
+        size_t cell = muon__layout_cell_of(l, c->opt->comm.rank, i);
+        if (cell >= begin && cell < end)
+            sum[(cell - begin) / length] += share_of_cell(c, c->param, i, c->thing);
+    }
+}
+
+static muon_status ask(const check *c, const question *q, tree *t)
+{
+    TRY(muon__tree_run(t, STAGE));
+    TRY(muon__said_result(&q->said, c->opt->comm.size));
+    REQUIRE(q->same[0].other < 0, E_DISAGREE, "buffers are %s on rank %d, %s on rank %d",
+            q->same[0].value ? "given" : "NULL", (int)q->same[0].rank,
+            q->same[0].other_value ? "given" : "NULL", (int)q->same[0].other);
+    return MUON_OK;
+}
+
+/* The first of n things whose sum is not zero; n if there is none. */
+static muon_status find(const check *c, size_t n, share_fn share, size_t *found)
+{
+    tree *t = muon__agree_question(c->opt->agreement);
+    int rank = c->opt->comm.rank;
+    size_t begin = 0;
+    size_t end = n;
+    *found = n;
+    while (end > begin) {
+        size_t length = (end - begin + QUESTION_PARTS - 1) / QUESTION_PARTS;
+        question *q = muon__question_clear(t);
+        muon__said_set(&q->said, rank, c->status);
+        if (c->status == MUON_OK) {
+            q->same[0] = muon__same_of(rank, c->buffers != NULL);
+            share(c, q->sum, begin, end, length);
+        }
+        TRY(ask(c, q, t));
+        size_t at = 0;
+        while (at < QUESTION_PARTS && q->sum[at] == 0)
+            at++;
+        if (at == QUESTION_PARTS) break;
+        begin += at * length;
+        end = end - begin < length ? end : begin + length;
+        if (length > 1) continue;
+        *found = begin;
+        break;
+    }
+    return MUON_OK;
+}
+
+/* Who of the holders of a cell is different from the first. */
+static muon_status find_ranks(const check *c, size_t cell, same *out)
+{
+    tree *t = muon__agree_question(c->opt->agreement);
+    question *q = muon__question_clear(t);
+    const layout *l = c->opt->plan->params[c->param].layout;
+    int rank = c->opt->comm.rank;
+    size_t n = ncells_here(c, c->param);
+    for (size_t i = 0; i < n; i++)
+        if (muon__layout_cell_of(l, rank, i) == cell)
+            q->same[0] = muon__same_of(rank, hash_cell(c, c->param, i, c->thing));
+    TRY(muon__tree_run(t, STAGE));
+    *out = q->same[0];
+    return MUON_OK;
+}
+
+static muon_status compare(check *c)
+{
+    const muon_plan *plan = c->opt->plan;
+    TRY(find(c, plan->nparams, share_params, &c->param));
+    if (c->param == plan->nparams) return MUON_OK;
+    const plan_param *p = &plan->params[c->param];
+    size_t ncells = muon__layout_ncells(p->layout);
+    size_t cell = ncells;
+    same pair = muon__same_none();
+    TRY(find(c, NTHINGS, share_things, &c->thing));
+    if (c->thing < NTHINGS) TRY(find(c, ncells, share_cells, &cell));
+    if (cell < ncells) TRY(find_ranks(c, cell, &pair));
+    REQUIRE(pair.other >= 0, E_DISAGREE, "param '%s': replicas changed while they were compared",
+            p->name);
+    FAIL(E_DISAGREE, "param '%s': %s differs between its replicas on ranks %d and %d", p->name,
+         names[c->thing], (int)pair.rank, (int)pair.other);
+}
+
+static muon_status check_buffers(const muon_opt *opt, const muon_buffers *buffers)
+{
+    for (size_t i = 0; i < opt->plan->nparams; i++) {
+        const plan_param *p = &opt->plan->params[i];
+        REQUIRE(buffers[i].param || p->rule == MUON_RULE_FROZEN || opt->route->numel[i] == 0, E_ARG,
+                "param '%s': the weight is NULL", p->name);
+    }
+    return MUON_OK;
+}
+
+muon_status muon_check_replicas(muon_opt *opt, const muon_buffers *buffers)
+{
+    REQUIRE(opt, E_ARG, "muon_check_replicas: opt must not be NULL");
+    REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");
+    if (opt->comm.size == 1) return MUON_OK;
+    check c = {.opt = opt, .buffers = buffers};
+    if (buffers) c.status = check_buffers(opt, buffers);
+    muon_status status = compare(&c);
+    if (status == MUON_E_TIMEOUT || status == MUON_E_COMM) opt->broken = 1;
+    return status;
+}

@@ -1,0 +1,80 @@
+# A checkpoint in two files. Experts of a layer become one tensor, in whatever file they are; what is
+# not floating-point is frozen; more than 2 dims are a batch.
+$ e=model.layers.0.mlp.experts
+$ tensors make a.safetensors embed.weight:BF16:100x16 $e.0.up_proj.weight:BF16:8x16 $e.1.up_proj.weight:BF16:8x16 $e.10.up_proj.weight:BF16:8x16 q_proj.weight:F16:32x16 norm.weight:F32:16 ids:I64:4
+$ tensors make b.safetensors $e.2.up_proj.weight:BF16:8x16 $e.2.down_proj.weight:BF16:16x8 stacked.experts:BF16:3x8x16 conv:F32:4x1x4 scale:F32:-
+$ muonctl plan a.safetensors b.safetensors --mesh fsdp=2,ep=2 --params >text; sed -n '1p; 4p; /^parameter/,/^stacked/p' text | sed 's/gram .*/gram/'
+a.safetensors and 1 more on 4 ranks: fsdp 2 x ep 2
+matrices    9 in 9 tensors, 1.54 K parameters, 188 kflop per step
+parameter                                      shape       rule           matrices     factor  algorithm  rank
+ids                                            [4]         frozen
+norm.weight                                    [16]        adamw
+embed.weight                                   [100, 16]   adamw
+model.layers.0.mlp.experts.*.up_proj.weight    [32, 16]    muon (expert)  4 x [8, 16]  0.8     gram
+q_proj.weight                                  [32, 16]    muon           [32, 16]     1.131   gram
+conv                                           [4, 1, 4]   adamw
+scale                                          [1]         adamw
+model.layers.0.mlp.experts.*.down_proj.weight  [16, 8]     muon (expert)  [16, 8]      0.8     gram
+stacked.experts                                [3, 8, 16]  muon (expert)  3 x [8, 16]  0.8     gram
+# One file alone: the name of a file in another directory is enough for the title.
+$ mkdir dir && cp a.safetensors 'dir/a <&> b.safetensors' && muonctl plan 'dir/a <&> b.safetensors' --svg p.svg | head -1
+a <&> b.safetensors on 1 rank
+$ grep -o 'class="ink h1">[^<]*' p.svg
+class="ink h1">a &lt;&amp;> b.safetensors on 1 rank
+
+# The same expert twice, the same tensor twice, no files, no matrices.
+$ muonctl plan a.safetensors a.safetensors
+2> muonctl: plan: expert 0 of 'model.layers.0.mlp.experts.*.up_proj.weight' is there twice
+? 1
+$ muonctl plan b.safetensors ./b.safetensors
+2> muonctl: plan: expert 2 of 'model.layers.0.mlp.experts.*.down_proj.weight' is there twice
+? 1
+$ tensors make c.safetensors q_proj.weight:F32:4x4
+$ muonctl plan a.safetensors c.safetensors
+2> muonctl: plan: param 'q_proj.weight' is given twice (a tied weight is one parameter)
+? 1
+$ tensors make none.safetensors norm:F32:16
+$ muonctl plan none.safetensors
+2> muonctl: plan: none of the 1 parameters is in a Muon group (set allow_no_muon if that is meant)
+? 1
+$ muonctl plan absent.safetensors
+2> muonctl: plan: absent.safetensors: cannot be opened: No such file or directory
+? 1
+$ muonctl plan ./absent
+2> muonctl: plan: ./absent: cannot be opened: No such file or directory
+? 1
+$ echo text >text && muonctl plan text
+2> muonctl: plan: text: 5 bytes are too few for a safetensors file
+? 1
+$ muonctl plan a.safetensors gone
+2> muonctl: plan: several MODELs must be safetensors files, but there is no 'gone'
+2> try: muonctl plan --help
+? 2
+
+# With a config: its groups and matrices. A mesh of the command line, or meshes of its own.
+$ tensors make w.safetensors q.weight:F32:12x8 embed.weight:F32:10x8
+$ echo '{"params": [{"match": "q.weight", "matrices": "rows / 3"}]}' >three.json
+$ muonctl plan w.safetensors --config three.json --mesh fsdp=2 | sed -n '1p; 4p'
+w.safetensors on 2 ranks: fsdp 2
+matrices    3 in 2 tensors, 96 parameters, 4.42 kflop per step
+$ echo '{"meshes": {"m": {"axes": {"x": 2, "y": 3}}}, "machine": {"flops": 1e12}, "params": [{"match": "*", "mesh": "m", "placement": "0: x"}]}' >meshes.json
+$ muonctl plan w.safetensors --config meshes.json | head -2
+w.safetensors on 6 ranks: x 2 x y 3
+config profile: a rank computes 1.00 Tflop/s and sends 20.0 GB/s inside a node, 6.00 GB/s between nodes; f32 wire; 1 node of 8
+$ muonctl plan w.safetensors --config meshes.json --json | grep -o '"mesh":{.*}},"machine":{[^}]*}'
+"mesh":{"m":{"x":2,"y":3}},"machine":{"profile":"config","flops":1e12,"node_bandwidth":2e10,"bandwidth":6e9,"ranks_per_node":8,"wire":"f32"}
+$ muonctl plan w.safetensors --config meshes.json --mesh fsdp=2
+2> muonctl: plan: --mesh: meshes.json has meshes of its own
+2> try: muonctl plan --help
+? 2
+$ muonctl plan w.safetensors a.safetensors --config three.json
+2> muonctl: plan: --config: it describes one file, 2 are given
+2> try: muonctl plan --help
+? 2
+$ muonctl plan gpt2-124m --config three.json
+2> muonctl: plan: --config: 'gpt2-124m' is a model, not a safetensors file
+2> try: muonctl plan --help
+? 2
+$ muonctl plan w.safetensors --config absent.json
+2> muonctl: plan: absent.json: cannot be opened: No such file or directory
+? 1
