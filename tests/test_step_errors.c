@@ -129,7 +129,7 @@ static const double no_numbers[][3] = {{1, 2, 3}, {1, (double)NAN, 3}};
       "is 100 bytes")                                                                              \
     /* structs of another version */                                                               \
     X(a_config_of_size_0_is_refused, m->config.struct_size = 0, E_VERSION, "muon_config")          \
-    X(a_config_that_is_too_small_is_refused, m->config.struct_size = 64, E_VERSION,                 \
+    X(a_config_that_is_too_small_is_refused, m->config.struct_size = 64, E_VERSION,                \
       "muon_config: struct_size is")                                                               \
     X(a_config_of_absurd_size_is_refused, m->config.struct_size = SIZE_MAX - 7, E_VERSION,         \
       "muon_config")                                                                               \

@@ -33,7 +33,7 @@ typedef struct plan_class {
     int group;
     int64_t rows, cols;
     int transposed;
-    int small; /* runs on one thread beside others; else all threads share it */
+    int small;    /* runs on one thread beside others; else all threads share it */
     double flops; /* of one orthogonalization, with the settings the plan was made with */
 } plan_class;
 
@@ -45,7 +45,8 @@ typedef struct plan_item {
     int64_t batch;
     band rows, cols;
     int32_t owner, wave; /* an idle item has no owner (-1): every holder decays its own part */
-    int64_t slot; /* floats into the owner's buffer of the wave, where U and then O are [rows][cols] */
+    int64_t
+        slot; /* floats into the owner's buffer of the wave, where U and then O are [rows][cols] */
 } plan_item;
 
 typedef struct plan_attention {
@@ -70,8 +71,9 @@ struct muon_plan {
     int nranks;
     mesh *meshes;
     size_t nmeshes;
-    uint32_t *order; /* items by wave, in each by index; wave w has order[wave[w]] .. [wave[w + 1]] */
-    size_t *wave;    /* [nwaves + 1] */
+    uint32_t
+        *order;   /* items by wave, in each by index; wave w has order[wave[w]] .. [wave[w + 1]] */
+    size_t *wave; /* [nwaves + 1] */
     size_t nwaves;
     int threads;
     int64_t wave_floats;   /* of the buffer that holds what any owner has in any wave */

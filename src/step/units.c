@@ -94,7 +94,7 @@ static size_t cut_list(part_units *out, const size_t *first, size_t nwaves, cons
     size_t n = 0;
     for (size_t w = 0; w < nwaves; w++) {
         out->first[w] = n;
-        for (size_t i = first[w]; i < first[w + 1]; i++) {
+        for (size_t i = first[w]; part && i < first[w + 1]; i++) {
             const void *at = (const char *)part + i * stride;
             n += cut_part(out->units ? out->units + n : NULL, i, at);
         }

@@ -7,6 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+}
 
 static const int64_t mixed_sizes[] = {1, 12, 4096, 200000};
 
@@ -127,6 +133,44 @@ static void two_of_the_same_communicator_do_not_mix(void)
     muon_mpi_destroy(comm[1]);
 }
 
+/* Rank 0 gives up while its message to rank 1, which has no communicator any more, is on its way. */
+static void what_nobody_received_does_not_reach_the_next_communicator(void)
+{
+    for (int round = 0; round < 3; round++) {
+        muon_comm *first = NULL, *second = NULL;
+        int stale = 666, good = 7, got = 0;
+        CHECK_OK(muon_mpi_create(&first, MPI_COMM_WORLD));
+        if (world_rank == 0) {
+            muon_batch *send =
+                open_batch(first, MUON_SEND, 0, &(muon_message){&stale, sizeof stale, 1}, 1);
+            muon_batch *receive =
+                open_batch(first, MUON_RECEIVE, 0, &(muon_message){&got, sizeof got, 1}, 1);
+            nap(); /* rank 1 is napping too, and does not look at what comes */
+            start(first, receive);
+            start(first, send);
+            close_batch(first, receive);
+            close_batch(first, send);
+        }
+        muon_mpi_destroy(first);
+        if (world_rank == 1) {
+            nap();
+            nap();
+            nap();
+        }
+        CHECK_OK(muon_mpi_create(&second, MPI_COMM_WORLD));
+        if (world_rank < 2) {
+            muon_message message = {world_rank == 0 ? &good : &got, sizeof got, 1 - world_rank};
+            muon_batch *batch =
+                open_batch(second, world_rank == 0 ? MUON_SEND : MUON_RECEIVE, 0, &message, 1);
+            start(second, batch);
+            wait_for(second, batch);
+            CHECK(world_rank == 0 || got == good, "got %d, want %d", got, good);
+            close_batch(second, batch);
+        }
+        muon_mpi_destroy(second);
+    }
+}
+
 static void creation_that_fails_on_one_rank_fails_on_all(void)
 {
     for (int culprit = 0; culprit < world_size; culprit++) {
@@ -199,6 +243,7 @@ int main(int argc, char **argv)
         MPI_TEST(ranks_are_those_of_the_communicator_given),
         MPI_TEST(ranks_outside_of_a_subset_are_not_needed),
         MPI_TEST(two_of_the_same_communicator_do_not_mix),
+        MPI_TEST(what_nobody_received_does_not_reach_the_next_communicator),
         MPI_TEST(creation_that_fails_on_one_rank_fails_on_all),
         MPI_TEST(an_intercommunicator_is_refused),
         MPI_TEST(a_fortran_handle_works_as_well),
