@@ -96,25 +96,32 @@ static muon_status make(muon_opt *opt)
 
 /* What this rank's failure must not keep from the others: a config with a mistake in it may still say
  * who they are. */
-static muon_status load_comm(muon_opt *opt, const muon_config *config, double *timeout)
+static muon_status load_comm(muon_comm *comm, const muon_config *config, double *timeout)
 {
     muon_config known;
     muon_config_init(&known, sizeof known);
     *timeout = known.timeout;
-    opt->comm = (muon_comm){.struct_size = sizeof opt->comm, .size = 1};
+    *comm = (muon_comm){.struct_size = sizeof *comm, .size = 1};
     if (config->struct_size < sizeof known) return MUON_OK;
     if (config->timeout > 0 && isfinite(config->timeout)) *timeout = config->timeout;
-    return config->comm ? muon__comm_load(&opt->comm, config->comm) : MUON_OK;
+    return config->comm ? muon__comm_load(comm, config->comm) : MUON_OK;
 }
 
-static muon_status make_together(muon_opt *opt, const muon_config *config, const muon_param *params,
-                                 size_t nparams)
+/* *out is NULL only if there is no memory even for the struct, which the others hear of too. */
+static muon_status make_together(muon_opt **out, const muon_config *config,
+                                 const muon_param *params, size_t nparams)
 {
     double timeout;
-    TRY(load_comm(opt, config, &timeout));
-    muon_status status = muon_plan_create(&opt->plan, config, params, nparams);
-    TRY(muon__agree_on_plan(&opt->comm, timeout, status, opt->plan));
-    return muon__agree_on_status(&opt->comm, timeout, make(opt), "muon_create");
+    muon_comm comm;
+    TRY(load_comm(&comm, config, &timeout));
+    muon_status status = CALLOC(out, 1, "optimizer");
+    muon_opt *opt = *out;
+    if (opt) {
+        opt->comm = comm;
+        status = muon_plan_create(&opt->plan, config, params, nparams);
+    }
+    TRY(muon__agree_on_plan(&comm, timeout, status, opt ? opt->plan : NULL));
+    return muon__agree_on_status(&comm, timeout, make(opt), "muon_create");
 }
 
 static void say_created(const muon_opt *opt)
@@ -132,8 +139,7 @@ muon_status muon__opt_create(muon_opt **out, const muon_config *config, const mu
                              size_t nparams)
 {
     muon_opt *opt = NULL;
-    TRY(CALLOC(&opt, 1, "optimizer"));
-    muon_status status = make_together(opt, config, params, nparams);
+    muon_status status = make_together(&opt, config, params, nparams);
     if (status != MUON_OK) {
         muon__opt_destroy(opt);
         return status;

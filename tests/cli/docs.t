@@ -1,5 +1,5 @@
 # Every option of --help is in the man page, and every option of the man page in a --help.
-$ for c in ortho step explain plan bench; do muonctl $c --help; done | grep -o -e '--[a-z][a-z-]*' | sort -u >help
+$ for c in ortho step explain plan train bench; do muonctl $c --help; done | grep -o -e '--[a-z][a-z-]*' | sort -u >help
 $ sed 's/\\-/-/g' $DOCS/muonctl.1 | grep -o -e '--[a-z][a-z-]*' | grep -v -e --version | sort -u >man
 $ diff help man
 $ grep -c "libmuon $(muonctl --version | cut -d' ' -f2)\"" $DOCS/muonctl.1

@@ -9,6 +9,7 @@ Commands:
   step       one optimizer step on weights and gradients in files
   explain    show what a config makes of every tensor of a file
   plan       show what a step would cost on many ranks, without them
+  train      train a language model on a text, on one rank or many
   bench      measure speed against the machine's own, and check the results
 
 Options:

@@ -10,6 +10,8 @@ Muon writes:
 ...
 wrote run/params.safetensors
 wrote run/metrics.jsonl
+wrote run/trace.json
+wrote run/report.html
 
 # Progress in a file: what is trained, the first step, then each validation.
 $ cat log
@@ -51,6 +53,7 @@ $ small --steps 3 --sample 0 --quiet --compare adamw --metrics both.jsonl | cut 
 run     steps skipped
 Muon        3       0
 AdamW       3       0
+
 wrote both.jsonl
 $ grep -c '"run":"AdamW"' both.jsonl
 3

@@ -85,7 +85,13 @@ $ small --data text --out no/such/dir
 2> muonctl: train: cannot create the directory 'no/such/dir': No such file or directory
 ? 1
 $ small --data text --metrics no/such/file
-2> muonctl: train: no/such/file: cannot be written: No such file or directory
+2> muonctl: train: cannot write to the directory 'no/such/': No such file or directory
+? 1
+$ small --data text --report no/such/file
+2> muonctl: train: cannot write to the directory 'no/such/': No such file or directory
+? 1
+$ mkdir dir && small --data text --trace dir
+2> muonctl: train: cannot write to 'dir': it is a directory
 ? 1
 $ small --data none --out fresh; test -e fresh
 2> muonctl: train: none: cannot be opened: No such file or directory
@@ -111,6 +117,8 @@ $ interrupted INT
 $ ls INT
 metrics.jsonl
 params.safetensors
+report.html
+trace.json
 $ grep -c '^Muon \|^AdamW ' table
 1
 $ interrupted TERM
