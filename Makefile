@@ -16,8 +16,8 @@ build = cmake --preset $(1) && cmake --build --preset $(1) -j $(JOBS)
 all: ## build everything into build/; the tool is build/bin/muonctl
 	$(call build,release)
 
-demo: deps all ## install what is missing, build, and show the optimizer at work
-	build/bin/muon-demo
+demo: deps all ## install what is missing, build, and train a language model on two ranks
+	scripts/demo
 
 test: deps all ## install what is missing, build, and run all tests
 	scripts/run-tests release

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const command *const commands[] = {&cmd_ortho, &cmd_step, &cmd_explain, &cmd_plan,
-                                          &cmd_bench};
+static const command *const commands[] = {&cmd_ortho, &cmd_step,  &cmd_explain,
+                                          &cmd_plan,  &cmd_train, &cmd_bench};
 enum { NCOMMANDS = sizeof commands / sizeof commands[0] };
 
 static void help(void)

@@ -79,9 +79,8 @@
         if (box.width < 150 || box.height < 20) say(`${name}: ${box.width} x ${box.height} px`);
         for (const path of svg.querySelectorAll('path[data-points]')) {
             const points = [...path.getAttribute('d').matchAll(/[ML]([-\d.]+) ([-\d.]+)/g)];
-            const count = path.classList.contains('spikes') ? points.length / 2 : points.length;
-            if (count !== Number(path.dataset.points))
-                say(`${name}: a line has ${count} points, not ${path.dataset.points}`);
+            if (points.length !== Number(path.dataset.points))
+                say(`${name}: a line has ${points.length} points, not ${path.dataset.points}`);
             if (points.some(m => !(m[1] >= 0 && m[1] <= 1000 && m[2] >= 0 && m[2] <= 1000)))
                 say(`${name}: a line leaves the chart`);
             if (/[^MLh\d. ]/.test(path.getAttribute('d'))) say(`${name}: a path is not numbers`);

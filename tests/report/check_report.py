@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Opens reports in a real browser and looks at them as a reader would.
 
-    check_report.py [--pictures DIR] FILE.html...
+    check_report.py [--self-test] [--pictures DIR] FILE.html...
 
 Each page is loaded from its file on a telephone and on a screen, light and dark. It must raise no error
 and fetch nothing; its text must not overlap, stick out or fade into its background; lines must have the
 points they say they have, inside of their chart; the read-out must follow the pointer. Then once more
-without scripts, and on paper. What is wrong is printed; the last line counts pages' checks.
+without scripts, and on paper. What is wrong is printed; the last line counts the checks. --self-test
+first damages the first page in every way that the checks are there for: each must be found.
 """
 import argparse
 import json
 import os
 import pathlib
 import sys
+import tempfile
 
 from browser import Browser, BrowserError
 
@@ -39,8 +41,8 @@ def check_shown(browser, url, width, scheme):
     browser.show(width, 900, scheme)
     browser.open(url)
     found = browser.run(f"({PAGE})()")
-    for plot in browser.run("document.querySelectorAll('.plot.scaled[data-x]').length") and [0] or []:
-        found += check_read_out(browser, plot)
+    if browser.run("document.querySelectorAll('.plot.scaled[data-x]').length"):
+        found += check_read_out(browser, 0)
     return found + errors_of(browser.events, url)
 
 
@@ -112,9 +114,49 @@ def check_page(browser, path, pictures):
     return results
 
 
+# What is done to a page that is right, and a part of what must be said about it.
+DAMAGES = (
+    ("a script fails", "</body>", "<script>throw new Error('damaged')</script></body>", "damaged"),
+    ("something is fetched", "</main>", "<img src='https://example.org/x.png'></main>", "error"),
+    ("text is too wide", "</main>", f"<p style='white-space: nowrap'>{'wide ' * 300}</p></main>",
+     "sticks out"),
+    ("the page is too wide", "</main>", "<div style='width: 2000px'>x</div></main>", "px wide in"),
+    ("text overlaps", "</main>", "<p>below</p><p style='margin-top: -20px'>above</p></main>",
+     "overlap"),
+    ("labels of an axis overlap", 'dy="36"', 'dy="17"', "overlap"),
+    ("text fades", "</main>", "<p style='background: #777; color: #888'>faint</p></main>",
+     "contrast"),
+    ("a line lacks a point", 'data-points="300"', 'data-points="301"', "points, not 301"),
+    ("a line leaves its chart", "L1000.00 ", "L1100.00 ", "leaves the chart"),
+    ("a line is not a number", "L1000.00 ", "Lnan ", "not numbers"),
+    ("a bar leaves its chart", '<rect x="0.000%"', '<rect x="90.000%"', "leaves the chart"),
+    ("a mark is missing", 'id="mark1"', 'id="mark9"', "not drawn"),
+    ("a picture is not described", 'id="d1">', 'id="d1"></desc><desc>', "has no desc"),
+    ("an id is used again", 'id="d2"', 'id="d1"', "twice"),
+    ("the read-out is dead", "'pointermove'", "'nothing'", "no read-out"),
+)
+
+
+def check_damages(browser, path):
+    """The checks find what they are there for."""
+    good = path.read_text(encoding="utf-8")
+    results = []
+    with tempfile.TemporaryDirectory(prefix="muon-report-") as folder:
+        damaged = pathlib.Path(folder) / "damaged.html"
+        for name, old, new, want in DAMAGES:
+            damaged.write_text(good.replace(old, new), encoding="utf-8")
+            found = check_shown(browser, damaged.as_uri(), 1280, "light")
+            missed = [] if any(want in line for line in found) else [f"not found; but {found}"]
+            if old not in good:
+                missed = [f"the page has no {old}"]
+            results.append((f"where {name}", missed))
+    return results
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--self-test", action="store_true", help="show that the checks can fail")
     parser.add_argument("--pictures", metavar="DIR", help="keep what was seen as PNG files there")
     parser.add_argument("files", metavar="FILE.html", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
@@ -122,10 +164,12 @@ def main():
     try:
         with Browser(os.environ.get("CHROMIUM", "chromium")) as browser:
             for path in args.files:
-                for what, found in check_page(browser, path, args.pictures):
+                results = check_damages(browser, path) if args.self_test else []
+                args.self_test = False
+                for what, found in results + check_page(browser, path, args.pictures):
                     passed += not found
                     failed += bool(found)
-                    print(f"{path.name}, {what}: " + ("ok" if not found else "FAILED"))
+                    print(f"{path.name}, {what}: " + ("ok" if not found else "FAILED"), flush=True)
                     for line in found[:20]:
                         print(f"    {line}")
     except (BrowserError, OSError) as error:

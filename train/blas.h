@@ -1,0 +1,20 @@
+/* blas.h - one matrix product on the calling thread: by BLIS, or by plain loops where it is missing. */
+#ifndef TRAIN_BLAS_H
+#define TRAIN_BLAS_H
+
+#include <stdint.h>
+
+typedef struct mat { /* element (i, j) is data[i * rs + j * cs] */
+    const float *data;
+    int64_t rs, cs;
+} mat;
+
+/* c[m][n] = alpha a[m][k] b[k][n] + beta c, in rows of ldc floats. beta 0: what c held is not read. */
+void blas_gemm(int64_t m, int64_t n, int64_t k, float alpha, mat a, mat b, float beta, float *c,
+               int64_t ldc);
+
+/* The same for the small products of attention, where packing the operands would cost too much. */
+void blas_gemm_small(int64_t m, int64_t n, int64_t k, float alpha, mat a, mat b, float beta,
+                     float *c, int64_t ldc);
+
+#endif

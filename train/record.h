@@ -1,0 +1,79 @@
+/* record.h - what a training run leaves behind: numbers of every step, in memory, for whoever shows them:
+ * the progress line, JSON lines, the trace and the report. */
+#ifndef TRAIN_RECORD_H
+#define TRAIN_RECORD_H
+
+#include "muon/muon.h"
+
+typedef struct train_step {
+    int64_t step; /* 1, 2, ... */
+    double loss;  /* of the step's batch, in nats per byte, over all ranks */
+    double balance;
+    double lr; /* of Muon's group (AdamW's in a run without Muon) */
+    double grad_norm, clip_coef, update_rms, max_logit;
+    int64_t clipped_heads;
+    int skipped;              /* a NaN or infinity: nothing changed */
+    double begin;             /* seconds since the run began */
+    double seconds;           /* all of the step, of the slowest rank */
+    double model_seconds;     /* forward and backward, of the slowest rank */
+    double exchange_seconds;  /* gradients and weights between ranks */
+    double optimizer_seconds; /* muon_step */
+    double model_flops;       /* of all ranks */
+    double phase[MUON_NPHASES], phase_max[MUON_NPHASES], phase_min[MUON_NPHASES]; /* seconds */
+    double phase_flops[MUON_NPHASES], phase_bytes[MUON_NPHASES];                  /* of all ranks */
+} train_step;
+
+/* One rank's seconds in one step, in the order in which they pass. phase is inside of optimizer. */
+typedef struct train_rank_step {
+    double model, reduce, optimizer, gather;
+    double phase[MUON_NPHASES];
+} train_rank_step;
+
+typedef struct train_validation {
+    int64_t step; /* after this one; 0: before the first */
+    double loss;
+} train_validation;
+
+/* The singular values of one matrix's update before and after orthogonalization, at one step. */
+typedef struct train_spectrum {
+    const char *name;
+    int64_t step;
+    int count;
+    double *before, *after; /* [count], descending; before is divided by its largest */
+} train_spectrum;
+
+typedef struct train_rank { /* what one rank did in the whole run */
+    int64_t matrices;
+    double model_seconds, ortho_seconds, wait_seconds; /* wait: gather and scatter */
+    int64_t bytes_sent;
+} train_rank;
+
+typedef struct train_record {
+    const char *label; /* "Muon", "AdamW" */
+    char *description; /* one line: model, data, ranks, settings */
+    int64_t parameters, tokens_per_step;
+    int nranks, threads;
+    int64_t planned; /* steps of the whole run */
+    train_step *steps;
+    train_rank_step *rank_steps; /* [nsteps][nranks] */
+    size_t nsteps;
+    train_validation *validations;
+    size_t nvalidations;
+    train_spectrum *spectra;
+    size_t nspectra;
+    train_rank *ranks; /* [nranks] */
+    char *sample;      /* text at the end, or NULL */
+    double seconds;
+    int64_t skipped; /* steps */
+    int interrupted; /* it ended before its last step */
+} train_record;
+
+/* Room for a run of so many steps, and a validation after each of `every` of them. */
+muon_status train_record_create(train_record *record, int64_t steps, int64_t every, int nranks);
+void train_record_free(train_record *record); /* zeros are fine */
+
+/* Seconds of all steps together, and the part of them that the optimizer took. */
+double train_record_step_seconds(const train_record *record);
+double train_record_optimizer_share(const train_record *record);
+
+#endif
