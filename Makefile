@@ -11,7 +11,7 @@ MAKEFLAGS += --no-print-directory
 build = cmake --preset $(1) && cmake --build --preset $(1) -j $(JOBS)
 
 .NOTPARALLEL: # CMake runs the jobs
-.PHONY: all demo test bench peers test-peers lint format install fuzz asan tsan test-mpich deps clean help
+.PHONY: all demo test bench peers test-peers test-report lint format install fuzz asan tsan test-mpich deps clean help
 
 all: ## build everything into build/; the tool is build/bin/muonctl
 	$(call build,release)
@@ -53,6 +53,9 @@ asan: deps ## tests under AddressSanitizer and UndefinedBehaviorSanitizer
 tsan: deps ## tests where threads meet, under ThreadSanitizer
 	$(call build,tsan)
 	scripts/run-tests tsan
+
+test-report: all ## training reports in a real browser
+	scripts/check-report
 
 test-mpich: deps ## the tests on several ranks once more, over MPICH (make test has Open MPI)
 	scripts/install-deps mpich

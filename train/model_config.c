@@ -69,7 +69,7 @@ enum { /* far above any machine's memory, and small enough for all products to f
        MOST_OF_HEADS = 1 << 12, /* of heads and experts, and of a head */
 };
 
-static char problem[160];
+static _Thread_local char problem[160];
 
 static int is_between(const char *what, int value, int least, int most)
 {

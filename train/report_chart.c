@@ -9,7 +9,7 @@
 enum { MOST_POINTS = 800, STYLES = 8 };
 
 static const char *const classes[] = {
-    [PAGE_LINE] = "line", [PAGE_FAINT] = "faint", [PAGE_MARKS] = "thin"};
+    [PAGE_LINE] = "line", [PAGE_FAINT] = "faint", [PAGE_MARKS] = "points"};
 
 muon_status page_points_take(page_points *points, size_t count)
 {
@@ -50,7 +50,7 @@ void page_legend_begin(page *p)
     fputs("<ul class=\"legend\">", p->out);
 }
 
-void page_legend_line(page *p, const page_series *series)
+static void put_key(page *p, const page_series *series)
 {
     int style = series->style % STYLES;
     fprintf(p->out,
@@ -245,7 +245,7 @@ static void put_legend(page *p, const page_chart *chart)
 {
     page_legend_begin(p);
     for (size_t i = 0; i < chart->nseries; i++)
-        if (chart->series[i].key) page_legend_line(p, &chart->series[i]);
+        if (chart->series[i].key) put_key(p, &chart->series[i]);
     page_legend_end(p);
 }
 

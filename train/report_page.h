@@ -112,9 +112,7 @@ typedef struct page_plot {
 void page_plot_begin(page *p, const page_plot *plot);
 void page_plot_end(page *p);
 
-/* Keys of a legend: a line with its mark, or a box. */
 void page_legend_begin(page *p);
-void page_legend_line(page *p, const page_series *series);
 void page_legend_box(page *p, const char *class, const char *name);
 void page_legend_end(page *p);
 

@@ -65,7 +65,7 @@ static const char pictures[] =
     "line.grid { stroke: var(--edge); stroke-width: 1; }\n"
     "path { fill: none; stroke-linejoin: round; stroke-linecap: round;\n"
     "  vector-effect: non-scaling-stroke; }\n"
-    ".line { stroke-width: 2.2; } .thin { visibility: hidden; } .faint { stroke-width: 1; }\n"
+    ".line { stroke-width: 2.2; } .points { visibility: hidden; } .faint { stroke-width: 1; }\n"
     ".faint { opacity: .3; }\n"
     ".line.s1 { stroke-dasharray: 7 4; } .line.s2 { stroke-dasharray: 2 4; }\n"
     ".line.s3 { stroke-dasharray: 11 4 2 4; } .line.s4 { stroke-dasharray: 4 3; }\n"

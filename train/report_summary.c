@@ -93,9 +93,9 @@ static void say_earlier(page *p, const outcome *ahead, const outcome *other)
     double step = reached(ahead->run, other->loss), earlier = (double)other->step - step;
     if (!ahead->is_validated || !other->is_validated || !(earlier > 0)) return;
     page_put(p->out,
-             " It reached the loss that %s ended with after about %s steps, %s steps (%s) sooner.",
+             " It reached the loss that %s ended with after about %s steps, %s step%s (%s) sooner.",
              page_label(other->run), page_count(step).text, page_count(earlier).text,
-             page_percent(earlier / (double)other->step).text);
+             earlier == 1 ? "" : "s", page_percent(earlier / (double)other->step).text);
     double took = seconds_until(ahead->run, step),
            all = seconds_until(other->run, (double)other->step);
     if (took > 0 && all > 0)

@@ -83,12 +83,17 @@ typedef struct bars {
     double one; /* of the axis's unit, in seconds */
 } bars;
 
-/* What took no time in any run has no key. */
+/* What would not be seen is not drawn: a pixel is about a thousandth of the axis. */
+static int is_visible(const bars *b, double seconds)
+{
+    return page_axis_place(&b->axis, seconds / b->one) > 5e-4;
+}
+
 static void put_keys(page *p, const bars *b)
 {
     page_legend_begin(p);
     for (int i = b->first; i < b->end; i++)
-        if (most_of(p, b->all, i) > 0) page_legend_box(p, items[i].class, items[i].name);
+        if (is_visible(b, most_of(p, b->all, i))) page_legend_box(p, items[i].class, items[i].name);
     page_legend_end(p);
 }
 
@@ -116,7 +121,7 @@ static void put_bar(page *p, size_t run, const bars *b)
         char text[256];
         double seconds = b->all[run].seconds[i];
         double width = page_axis_place(&b->axis, seconds / b->one);
-        if (!(seconds > 0)) continue;
+        if (!is_visible(b, seconds)) continue;
         snprintf(text, sizeof text, "%s, %s: %s, %s", label, items[i].name,
                  page_seconds(seconds).text, page_percent(seconds / total).text);
         page_bar(p, 100 * left, 100 * (top + BAR_TOP) / height, 100 * width, 100 * BAR / height,

@@ -160,6 +160,9 @@ def main():
     parser.add_argument("--pictures", metavar="DIR", help="keep what was seen as PNG files there")
     parser.add_argument("files", metavar="FILE.html", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
+    for path in args.files:
+        if not path.is_file():
+            parser.error(f"{path}: no such file")
     passed = failed = 0
     try:
         with Browser(os.environ.get("CHROMIUM", "chromium")) as browser:
