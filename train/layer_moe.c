@@ -29,7 +29,7 @@ static void keep(model *m, part *p, arena *a)
     moe *e = &p->as.moe;
     route *r = &e->routes;
     int64_t choices = m->most_tokens * c->top_k;
-    e->inner = take_rows(a, choices, 2 * c->expert_hidden);
+    e->inner = take_rows(a, choices, (int64_t)2 * c->expert_hidden);
     dense_keep(m, &e->shared, c->shared_hidden, a);
     r->probabilities = take_rows(a, m->most_tokens, c->experts);
     r->fractions = ARENA_ARRAY(a, float, m->most_sequences * c->experts);

@@ -1,5 +1,6 @@
 #include "step/opt.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -121,6 +122,7 @@ static muon_status make_together(muon_opt **out, const muon_config *config,
         status = muon_plan_create(&opt->plan, config, params, nparams);
     }
     TRY(muon__agree_on_plan(&comm, timeout, status, opt ? opt->plan : NULL));
+    assert(opt); /* or there would have been no agreement */
     return muon__agree_on_status(&comm, timeout, make(opt), "muon_create");
 }
 
