@@ -85,7 +85,7 @@ static void wrong_sizes_are_named_with_their_numbers(void **state)
         memcpy((char *)&config + wrongs[i].field, &wrongs[i].value, sizeof(int));
         assert_refused(&config, wrongs[i].message);
     }
-    const double numbers[] = {-1, NAN, INFINITY};
+    const double numbers[] = {-1, (double)NAN, (double)INFINITY};
     for (size_t i = 0; i < COUNT(numbers); i++) {
         model_config config = train_case_named("moe")->config;
         config.balance = numbers[i];

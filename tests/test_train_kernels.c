@@ -55,7 +55,7 @@ static void sums_and_maxima_do_for_every_length(void **state)
     float *x = gauss(MOST, 1), *y = gauss(MOST, 1);
     for (int64_t n = 1; n <= MOST; n++) {
         double dot = 0, sum = 0;
-        float most = -INFINITY, e[MOST];
+        float most = -(double)INFINITY, e[MOST];
         for (int64_t i = 0; i < n; i++) {
             dot += (double)x[i] * (double)y[i];
             sum += exp((double)x[i] - 3);
@@ -286,7 +286,7 @@ static const attend_case attend_cases[] = {
 /* One query in double; the largest logit. */
 static double attend_one(const attend *a, int64_t s, int64_t h, int64_t i, double *out)
 {
-    double logits[256], most = -INFINITY, sum = 0;
+    double logits[256], most = -(double)INFINITY, sum = 0;
     const float *q = a->q.data + (s * a->length + i) * a->q.ld + h * a->q.stride;
     int64_t kv = h / a->group;
     for (int64_t j = 0; j <= i; j++) {
@@ -347,7 +347,7 @@ static void attention_and_its_largest_logits_agree_with_plain_loops(void **state
         attend a = make_attend(c, &memory);
         attend_forward(NULL, &a, max_logits);
         for (int64_t h = 0; h < c->nheads; h++) {
-            double most = -INFINITY, want[64];
+            double most = -(double)INFINITY, want[64];
             for (int64_t row = 0; row < c->sequences * c->length; row++) {
                 double here = attend_one(&a, row / c->length, h, row % c->length, want);
                 most = fmax(most, here);

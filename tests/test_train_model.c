@@ -183,7 +183,7 @@ static void equal_logits_cost_log_256(void **state)
 /* Cross-entropy from logits. */
 static double cost(const float *logits, uint8_t next)
 {
-    double most = -INFINITY, sum = 0;
+    double most = -(double)INFINITY, sum = 0;
     for (int i = 0; i < MODEL_VOCABULARY; i++)
         most = fmax(most, (double)logits[i]);
     for (int i = 0; i < MODEL_VOCABULARY; i++)

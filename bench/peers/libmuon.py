@@ -28,6 +28,12 @@ class Param(c.Structure):
         ("dtype", c.c_int),
         ("grad_dtype", c.c_int),
         ("copy_dtype", c.c_int),
+        ("mesh", c.c_char_p),
+        ("placement", c.c_char_p),
+        ("boxes", c.c_void_p),
+        ("nboxes", c.c_size_t),
+        ("ranges", c.c_void_p),
+        ("nranges", c.c_size_t),
     ]
 
 
@@ -62,6 +68,15 @@ class Group(c.Structure):
     ]
 
 
+class Machine(c.Structure):
+    _fields_ = [
+        ("flops", c.c_double),
+        ("node_bandwidth", c.c_double),
+        ("bandwidth", c.c_double),
+        ("ranks_per_node", c.c_int64),
+    ]
+
+
 class Config(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -83,6 +98,14 @@ class Config(c.Structure):
         ("grad_consumed", c.c_void_p),
         ("log", c.c_void_p),
         ("user", c.c_void_p),
+        ("comm", c.c_void_p),
+        ("nranks", c.c_int64),
+        ("meshes", c.c_void_p),
+        ("nmeshes", c.c_size_t),
+        ("machine", Machine),
+        ("path", c.c_int),
+        ("in_flight", c.c_int),
+        ("timeout", c.c_double),
     ]
 
 
@@ -102,6 +125,7 @@ class StepArgs(c.Structure):
 MIRRORS = {
     "muon_param": Param,
     "muon_group": Group,
+    "muon_machine": Machine,
     "muon_config": Config,
     "muon_buffers": Buffers,
     "muon_step_args": StepArgs,
