@@ -1,5 +1,6 @@
 /* One optimizer step, in the order the data flows. */
 #include "base/clock.h"
+#include "plan/digest.h"
 #include "step/opt.h"
 
 #include <math.h>
@@ -42,14 +43,10 @@ static void name_settings(const muon_opt *opt, double grad_scale, step_setting n
 
 static uint64_t hash_settings(const step_setting named[NAMED])
 {
-    uint64_t hash = 0;
-    for (int i = 0; i < NAMED; i++) {
-        uint64_t bits;
-        memcpy(&bits, &named[i].value, sizeof bits);
-        hash = (hash ^ bits) * 0x9e3779b97f4a7c15u;
-        hash ^= hash >> 29;
-    }
-    return hash;
+    uint64_t digest = MUON__DIGEST_START;
+    for (int i = 0; i < NAMED; i++)
+        muon__digest_reals(&digest, &named[i].value, 1);
+    return digest;
 }
 
 /* Checks this rank's inputs and hears of all others'. Sets *go to 0 if the step must be skipped. */
