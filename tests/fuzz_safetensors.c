@@ -4,21 +4,10 @@
 #include "io/safetensors_header.h"
 
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 unsigned long fuzz_accepted;
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: broken promise: %s (last error: %s)\n", __FILE__, __LINE__,    \
-                    #condition, muon_last_error());                                                \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 /* What was read is written as a header and read again: the same tensors and metadata. */
 static void check_round_trip(const st_header *h)
@@ -170,4 +159,44 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_file(data, size);
     if (size > ST_LENGTH_BYTES) check_header(data + ST_LENGTH_BYTES, size - ST_LENGTH_BYTES);
     return 0;
+}
+
+/* ---- For fuzz_main.c */
+
+static const double zeros[16];
+static const muon_st_tensor tensors[] = {
+    {"w", "F32", 2, {2, 3}, 24, zeros},         {"h", "F16", 1, {5}, 10, zeros},
+    {"b", "BF16", 3, {1, 2, 2}, 8, zeros},      {"d", "F64", 0, {0}, 8, zeros},
+    {"none", "F32", 2, {0, 7}, 0, zeros},       {"ids", "I64", 1, {2}, 16, zeros},
+    {"\xc3\xa9\"\\\n", "U8", 1, {3}, 3, zeros}, {"f", "F4", 1, {4}, 2, zeros},
+};
+static const muon_st_entry metadata[] = {{"format", "pt"}, {"note", "a \"b\" \xe2\x82\xac"}};
+
+/* Seed k: some of the tensors, with or without metadata. */
+static const struct {
+    size_t first, count, nmetadata;
+} seeds[] = {{0, 0, 0}, {0, 1, 0}, {3, 2, 1}, {0, 8, 2}, {4, 4, 0}, {0, 0, 2}};
+
+size_t fuzz_seed(uint8_t *bytes, size_t room, size_t k)
+{
+    if (k >= sizeof seeds / sizeof seeds[0]) return 0;
+    st_layout layout;
+    PROMISE(muon__st_layout_create(&layout, tensors + seeds[k].first, seeds[k].count, metadata,
+                                   seeds[k].nmetadata) == MUON_OK);
+    size_t size = layout.head_bytes;
+    PROMISE(size <= room);
+    memcpy(bytes, layout.head, size);
+    for (size_t i = 0; i < seeds[k].count; i++) {
+        const muon_st_tensor *tensor = layout.places[i].tensor;
+        PROMISE(tensor->bytes <= room - size);
+        memcpy(bytes + size, tensor->data, tensor->bytes);
+        size += tensor->bytes;
+    }
+    muon__st_layout_destroy(&layout);
+    return size;
+}
+
+void fuzz_mend(uint8_t *bytes, size_t size)
+{
+    fuzz_mend_length(bytes, size);
 }
