@@ -15,9 +15,10 @@ allowed() {
         mpi) echo "" ;;
         src/ns) echo "base la rule" ;;
         src/plan) echo "base la matrix rule ns" ;;
-        src/step) echo "base la comm matrix rule ns plan" ;;
         src/io) echo "base matrix plan" ;;
-        src) echo "base la comm matrix rule ns plan step io" ;;
+        src/step) echo "base la comm matrix rule ns plan io" ;;
+        src/save) echo "base comm matrix rule plan io step" ;;
+        src) echo "base la comm matrix rule ns plan io step save" ;;
         train) echo "base comm" ;;
         cli) echo "train" ;;
         include/muon | examples | examples/*) echo "" ;;
@@ -81,7 +82,8 @@ src/comm/a.c #include "step/a.h"
 src/plan/a.c #include "comm/a.h"
 src/plan/a.c #include "step/a.h"
 src/plan/a.c #include "io/a.h"
-src/step/a.c #include "io/a.h"
+src/step/a.c #include "save/a.h"
+src/io/b.c #include "save/a.h"
 src/step/a.c #include "a.h"
 src/step/a.c #include <plan/a.h>
 src/step/a.c #include "elsewhere/a.h"
@@ -127,6 +129,9 @@ src/comm/a.c #include "base/a.h"
 src/step/a.c #include "comm/a.h"
 src/step/a.c #include "plan/a.h"
 src/io/a.c #include "base/a.h"
+src/step/b.c #include "io/a.h"
+src/save/a.c #include "io/a.h"
+src/save/a.c #include "step/a.h"
 src/muon.c #include "io/a.h"
 mpi/a.c #include "a.h"
 mpi/a.c #include "muon/comm.h"
@@ -148,7 +153,7 @@ EOF
 # Makes a tree of the lines "FILE TEXT" on standard input; prints FILE:NUMBER of each.
 plant() {
     local file text
-    mkdir -p "$1"/{include/muon,mpi,train,cli,examples/demo,src/{base,la,comm,ns,matrix,rule,plan,step,io,new}}
+    mkdir -p "$1"/{include/muon,mpi,train,cli,examples/demo,src/{base,la,comm,ns,matrix,rule,plan,step,io,save,new}}
     touch "$1"/{mpi,train,cli,examples/demo}/a.h
     while read -r file text; do
         echo "$text" >>"$1/$file"
