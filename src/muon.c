@@ -20,6 +20,7 @@ const char *muon_phase_name(muon_phase phase)
         [MUON_PHASE_GATHER] = "gather",   [MUON_PHASE_ORTHO] = "ortho",
         [MUON_PHASE_SCATTER] = "scatter", [MUON_PHASE_UPDATE] = "update",
         [MUON_PHASE_ADAMW] = "adamw",     [MUON_PHASE_QK_CLIP] = "qk_clip",
+        [MUON_PHASE_OFFLOAD] = "offload",
     };
     return (unsigned)phase < MUON_NPHASES ? names[phase] : "unknown phase";
 }
@@ -63,6 +64,8 @@ muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *re
 {
     REQUIRE(opt, E_ARG, "muon_step: opt must not be NULL");
     REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");
+    REQUIRE(!opt->unloaded, E_BROKEN,
+            "muon_step: the last muon_load failed half-way; load a complete checkpoint first");
     muon_step_args in;
     muon_step_args_init(&in, sizeof in);
     muon_status status = read_step(&in, args, result);

@@ -106,6 +106,9 @@ class Config(c.Structure):
         ("path", c.c_int),
         ("in_flight", c.c_int),
         ("timeout", c.c_double),
+        ("offload_dir", c.c_char_p),
+        ("offload_budget", c.c_int64),
+        ("offload_cached", c.c_int64),
     ]
 
 

@@ -92,7 +92,7 @@ MUON_API const char *muon_version(void);
     X(E_EMPTY, -9, "nothing to orthogonalize")                                                     \
     X(E_NONFINITE, -10, "NaN or infinity")                                                         \
     X(E_NOMEM, -11, "out of memory")                                                               \
-    X(E_BUDGET, -12, "workspace budget cannot be met")                                             \
+    X(E_BUDGET, -12, "memory budget cannot be met")                                                \
     X(E_CALLBACK, -13, "a caller's function failed")                                               \
     X(E_BROKEN, -14, "the object failed in mid-step and can only be destroyed")                    \
     X(E_IO, -15, "reading or writing a file failed")                                               \
@@ -441,6 +441,12 @@ typedef struct muon_config {
     muon_path path;
     int in_flight;  /* waves whose messages and work overlap: 1..3; 3 */
     double timeout; /* seconds to wait for another rank; 600 */
+    /* Offload from the start (muon_offload, section 8): for state that would not fit into memory. */
+    const char *offload_dir; /* NULL: state is in memory */
+    int64_t offload_budget;  /* bytes of it in memory, on this rank, at most */
+    /* 1: offloaded state goes through the page cache, which the system may use as it likes; 0: past it
+     * (O_DIRECT), where the file system allows that. */
+    int64_t offload_cached;
 } muon_config;
 
 MUON_API void muon_config_init(muon_config *config, size_t struct_size);
@@ -480,6 +486,7 @@ typedef enum muon_phase {
     MUON_PHASE_UPDATE,   /* weights of Muon parameters */
     MUON_PHASE_ADAMW,
     MUON_PHASE_QK_CLIP,
+    MUON_PHASE_OFFLOAD, /* waiting for state from its file; 0 while it is in memory */
     MUON_NPHASES,
     MUON_MAX_PHASES = 16 /* room in muon_result for later versions */
 } muon_phase;
@@ -522,8 +529,9 @@ MUON_API void muon_result_init(muon_result *result, size_t struct_size);
 
 /* One step over all parameters. Returns MUON_OK also when the step was skipped because of a NaN or
  * infinity (result->applied is 0). Any error is found before the first change, so weights, state
- * and counters are as before; the one exception is MUON_E_CALLBACK. result may be NULL; without it and
- * without clipping nobody sees the gradients' norm, and it is not computed. */
+ * and counters are as before; the exceptions are MUON_E_CALLBACK and, while state is offloaded,
+ * MUON_E_IO: a disk that fails in mid-step. result may be NULL; without it and without clipping nobody
+ * sees the gradients' norm, and it is not computed. */
 MUON_API muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *result);
 
 /* Collective: do replicas still have the same bits, in weights and state? MUON_E_DISAGREE names the
@@ -542,9 +550,9 @@ MUON_API muon_status muon_set_qk_clip(muon_opt *opt, double threshold, int log_o
 /* ---- 8. State ------------------------------------------------------------------------------ */
 
 /* A tensor of the optimizer's state, in the optimizer's own memory: readable, and writable between
- * steps (to resume). Names are <param>.momentum_buffer for Muon, <param>.exp_avg and
- * <param>.exp_avg_sq for AdamW, shaped like the parameter, and <param>.step (a MUON_I64 scalar, the
- * steps applied to that parameter) for both. */
+ * steps (to resume). Names are <param>.momentum_buffer for Muon,
+ * <param>.exp_avg and <param>.exp_avg_sq for AdamW, shaped like the parameter, and <param>.step (a
+ * MUON_I64 scalar, the steps applied to that parameter) for both. */
 typedef struct muon_tensor {
     const char *name; /* borrowed */
     muon_dtype dtype;
@@ -555,8 +563,34 @@ typedef struct muon_tensor {
 } muon_tensor;
 
 MUON_API size_t muon_state_count(const muon_opt *opt);
+/* While state is offloaded, data is NULL, but for the steps; an address that was given before is of no
+ * use then. */
 MUON_API muon_status muon_state_get(muon_opt *opt, size_t index, muon_tensor *tensor,
                                     size_t tensor_size);
+/* Copies elements at .. at + count of a state tensor, between steps, wherever it is now. */
+MUON_API muon_status muon_state_read(muon_opt *opt, size_t index, int64_t at, int64_t count,
+                                     void *data);
+MUON_API muon_status muon_state_write(muon_opt *opt, size_t index, int64_t at, int64_t count,
+                                      const void *data);
+
+/* Collective. State lives in an anonymous file of this rank in dir, and at most ram_budget bytes of it
+ * in memory: a step reads what it needs before it needs it, and writes it back behind. No bit of the
+ * result changes. dir NULL: state is in memory again; on its way from one dir or budget to another it
+ * is there for a moment, too. On and off between any two steps. All ranks offload, or none; dir and
+ * budget may differ. MUON_E_BUDGET says the least that works, a wave and what it shares pages with; on
+ * failure all is as before. A crash loses the file, as it would lose the memory: a checkpoint is what
+ * survives. */
+MUON_API muon_status muon_offload(muon_opt *opt, const char *dir, int64_t ram_budget);
+
+typedef struct muon_offload_info {
+    int64_t state_bytes;               /* of this rank, without step counters */
+    int64_t resident, resident_most;   /* bytes in memory now; at most, since it was offloaded */
+    int64_t bytes_read, bytes_written; /* since it was offloaded */
+    int64_t direct;                    /* 1: past the page cache */
+} muon_offload_info;
+
+/* All of it in memory: resident is state_bytes and the rest is 0. */
+MUON_API muon_status muon_get_offload(muon_opt *opt, muon_offload_info *info, size_t info_size);
 
 /* ---- 9. The plan --------------------------------------------------------------------------- */
 

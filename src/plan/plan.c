@@ -43,6 +43,7 @@ static muon_status make(muon_plan *plan, const muon_config *config, const muon_p
     plan->config.attention = NULL;
     plan->config.backend = NULL;
     plan->config.meshes = NULL;
+    plan->config.offload_dir = NULL;
     TRY(muon__plan_make_items(plan));
     TRY(muon__plan_choose_owners(plan));
     TRY(muon__plan_make_waves(plan));

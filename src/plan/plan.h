@@ -55,7 +55,8 @@ typedef struct plan_attention {
 } plan_attention;
 
 struct muon_plan {
-    muon_config config; /* groups, attention and backend point to nothing: they are below */
+    muon_config config; /* groups, attention and backend point to nothing: they are below; nor does
+                           offload_dir: the optimizer has it */
     const la_ops *la;
     muon_group *groups; /* names and lists are ours */
     size_t ngroups;

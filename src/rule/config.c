@@ -107,6 +107,13 @@ static muon_status check(const muon_config *config)
     REQUIRE(config->workspace_budget >= 0, E_VALUE,
             "workspace_budget is %lld, must be at least 0 (0: no limit)",
             (long long)config->workspace_budget);
+    REQUIRE(!config->offload_dir || *config->offload_dir, E_ARG, "offload_dir is empty");
+    REQUIRE(config->offload_budget >= 0, E_VALUE, "offload_budget is %lld, must be at least 0",
+            (long long)config->offload_budget);
+    REQUIRE(config->offload_dir || config->offload_budget == 0, E_VALUE,
+            "offload_budget is %lld, but offload_dir is NULL", (long long)config->offload_budget);
+    REQUIRE(config->offload_cached == 0 || config->offload_cached == 1, E_VALUE,
+            "offload_cached is %lld, must be 0 or 1", (long long)config->offload_cached);
     return check_ranks(config);
 }
 

@@ -45,11 +45,17 @@ MUON__SIMD static void update(float *restrict w, const float *restrict g, float 
     }
 }
 
+typedef struct adamw_pass {
+    const muon_opt *opt;
+    size_t first; /* of its units */
+} adamw_pass;
+
 static void adamw_unit(void *arg, int64_t index, int worker)
 {
-    const muon_opt *opt = arg;
+    const adamw_pass *pass = arg;
+    const muon_opt *opt = pass->opt;
     (void)worker;
-    const patch_unit *unit = &opt->adamw_units[index];
+    const patch_unit *unit = &opt->adamw_units[pass->first + (size_t)index];
     if (!opt->active[unit->param]) return;
     const plan_param *param = &opt->plan->params[unit->param];
     const param_state *state = &opt->state[unit->param];
@@ -68,9 +74,27 @@ static void adamw_unit(void *arg, int64_t index, int worker)
     }
 }
 
-void muon__step_adamw(muon_opt *opt)
+static void run(const muon_opt *opt, size_t first, size_t end)
 {
-    muon__pool_run(opt->p, (int64_t)opt->nadamw_units, adamw_unit, opt);
+    adamw_pass pass = {opt, first};
+    muon__pool_run(opt->p, (int64_t)(end - first), adamw_unit, &pass);
+}
+
+/* A few units at a time, so that while one stage computes the state of the next is on its way. */
+static muon_status run_stages(muon_opt *opt, double *clock)
+{
+    const offload *o = &opt->offload;
+    for (size_t i = 0; i < o->adamw_stages; i++) {
+        TRY(muon__offload_enter(opt, o->muon_stages + i, clock));
+        run(opt, o->adamw_first[i], o->adamw_first[i + 1]);
+        muon__offload_leave(opt, o->muon_stages + i);
+        muon__step_clock(opt, MUON_PHASE_ADAMW, clock);
+    }
+    return MUON_OK;
+}
+
+static void count_bytes(muon_opt *opt)
+{
     for (size_t i = 0; i < opt->plan->nparams; i++) {
         const plan_param *param = &opt->plan->params[i];
         if (param->rule != MUON_RULE_ADAMW || !opt->active[i]) continue;
@@ -78,4 +102,14 @@ void muon__step_adamw(muon_opt *opt)
         opt->result.phase[MUON_PHASE_ADAMW].bytes +=
             (double)opt->route->numel[i] * (grad + 16 + weight_bytes(param));
     }
+}
+
+muon_status muon__step_adamw(muon_opt *opt, double *clock)
+{
+    if (opt->offload.t)
+        TRY(run_stages(opt, clock));
+    else
+        run(opt, 0, opt->nadamw_units);
+    count_bytes(opt);
+    return MUON_OK;
 }

@@ -1,8 +1,9 @@
+#include "rule/config.h"
 #include "step/opt.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -76,7 +77,7 @@ static muon_status make_step_lists(muon_opt *opt)
 }
 
 /* Everything that is this rank's own. */
-static muon_status make(muon_opt *opt)
+static muon_status make(muon_opt *opt, int in_file)
 {
     opt->la = opt->plan->la;
     int plain = opt->plan->config.path == MUON_PATH_REFERENCE;
@@ -86,6 +87,7 @@ static muon_status make(muon_opt *opt)
     TRY(make_step_lists(opt));
     TRY(muon__opt_make_units(opt));
     TRY(muon__opt_make_state(opt));
+    if (!in_file) TRY(muon__region_touch(&opt->memory, "optimizer state"));
     TRY(make_workspace(opt));
     TRY(muon__agree_create(&opt->agreement, &opt->comm, opt->plan));
     TRY(plain ? muon__reference_create(opt) : muon__exchange_create(opt));
@@ -103,7 +105,7 @@ static muon_status load_comm(muon_comm *comm, const muon_config *config, double 
     muon_config_init(&known, sizeof known);
     *timeout = known.timeout;
     *comm = (muon_comm){.struct_size = sizeof *comm, .size = 1};
-    if (config->struct_size < sizeof known) return MUON_OK;
+    if (config->struct_size < offsetof(muon_config, offload_dir)) return MUON_OK;
     if (config->timeout > 0 && isfinite(config->timeout)) *timeout = config->timeout;
     return config->comm ? muon__comm_load(comm, config->comm) : MUON_OK;
 }
@@ -122,8 +124,12 @@ static muon_status make_together(muon_opt **out, const muon_config *config,
         status = muon_plan_create(&opt->plan, config, params, nparams);
     }
     TRY(muon__agree_on_plan(&comm, timeout, status, opt ? opt->plan : NULL));
-    assert(opt); /* or there would have been no agreement */
-    return muon__agree_on_status(&comm, timeout, make(opt), "muon_create");
+    if (!opt) return MUON_E_NOMEM; /* which all have heard of in the line above */
+    muon_config known;
+    status = muon__config_load(&known, config); /* as it was for the plan */
+    if (status == MUON_OK) status = make(opt, known.offload_dir != NULL);
+    TRY(muon__agree_on_status(&comm, timeout, status, "muon_create"));
+    return muon__offload_create(opt, known.offload_dir);
 }
 
 static void say_created(const muon_opt *opt)
@@ -132,9 +138,10 @@ static void say_created(const muon_opt *opt)
     muon__opt_log(
         opt, MUON_LOG_INFO,
         "created: %zu parameters, %lld matrices, %lld waves, %d threads, backend %s, state "
-        "%zu bytes, workspace %zu bytes",
+        "%lld bytes%s, workspace %zu bytes",
         opt->plan->nparams, (long long)cost->matrices, (long long)cost->waves, opt->plan->threads,
-        opt->la->name, opt->state_memory.size, opt->workspace.size);
+        opt->la->name, (long long)opt->state_bytes, opt->offloaded ? " in a file" : "",
+        opt->workspace.size);
 }
 
 muon_status muon__opt_create(muon_opt **out, const muon_config *config, const muon_param *params,
@@ -166,12 +173,14 @@ void muon__opt_destroy(muon_opt *opt)
     muon__agree_destroy(opt->agreement);
     for (size_t i = 0; opt->groups && i < opt->plan->ngroups; i++)
         muon__plan_free_group(&opt->groups[i]);
-    muon__arena_free(&opt->state_memory);
+    muon__offload_destroy(opt);
+    muon__region_release(&opt->memory);
     muon__arena_free(&opt->workspace);
     free(opt->groups);
     free(opt->ns);
     free(opt->factor);
     free(opt->state);
+    free(opt->steps);
     free(opt->tensors);
     free(opt->tensor_names);
     free(opt->check_units);

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/sumsq.h"
+#include "io/tier.h"
 #include "plan/route.h"
 #include "rule/qk_clip.h"
 #include "step/agree.h"
@@ -54,6 +55,16 @@ typedef struct qk_task { /* rows of a parameter to be scaled */
     int64_t elements; /* that were, of this rank's */
 } qk_task;
 
+/* State in a file: what of it a step needs when. The first stages of the tier are those of Muon, one for
+ * each wave, or for each parameter of the reference path. */
+typedef struct offload {
+    tier *t;   /* NULL: state is in memory */
+    char *dir; /* where it is, and the budget; for the way back if another place fails */
+    int64_t ram_budget;
+    size_t muon_stages, adamw_stages;
+    size_t *adamw_first; /* [adamw_stages + 1] the units of each */
+} offload;
+
 typedef struct exchange exchange;   /* messages of the pipeline */
 typedef struct reference reference; /* memory of the reference path */
 
@@ -67,6 +78,8 @@ struct muon_opt {
     const la_ops *la;
     pool *p;
     int broken;
+    int unloaded;          /* a load failed half-way; another one can put it right */
+    struct saving *saving; /* a save beside training that is under way (src/save), or NULL */
 
     /* Settings; the plan has what they were at creation. */
     muon_group *groups;
@@ -75,8 +88,12 @@ struct muon_opt {
     double clip_norm, qk_threshold;
     int qk_log_only;
 
-    arena state_memory;
+    region memory; /* of the state; its addresses stay when it goes to a file */
+    offload offload;
+    int offloaded;        /* what all ranks have agreed on */
+    int64_t state_bytes;  /* without steps */
     param_state *state;   /* [nparams] */
+    int64_t *steps;       /* [nparams] always in memory */
     muon_tensor *tensors; /* the state's list for the caller */
     size_t ntensors;
     char *tensor_names;
@@ -109,6 +126,8 @@ struct muon_opt {
     double grad_factor; /* 1 / grad_scale */
     double clip_coef;
     muon_result result;
+    muon_status kept; /* the first failure that waits for the end of the step, and its message */
+    char kept_text[MUON__MESSAGE_MAX];
 };
 
 /* What a gradient element of this group is multiplied by in this step. */
@@ -116,7 +135,8 @@ float muon__grad_multiplier(const muon_opt *opt, const muon_group *group);
 
 /* Cuts all work into units. */
 muon_status muon__opt_make_units(muon_opt *opt);
-/* Lays out the state and names its tensors. */
+/* Lays out the state, in memory that nobody has touched yet, and names its tensors; step/state.h is how
+ * others get at it. */
 muon_status muon__opt_make_state(muon_opt *opt);
 /* Opens the batches of all waves; the workspace is there. */
 muon_status muon__exchange_create(muon_opt *opt);
@@ -129,6 +149,21 @@ void muon__reference_destroy(muon_opt *opt);
 muon_status muon__opt_create(muon_opt **out, const muon_config *config, const muon_param *params,
                              size_t nparams);
 void muon__opt_destroy(muon_opt *opt);
+
+/* ---- State in a file */
+
+/* Collective, at creation. dir NULL: only hears that it is so on every rank. */
+muon_status muon__offload_create(muon_opt *opt, const char *dir);
+void muon__offload_destroy(muon_opt *opt);
+
+/* The blocks of all stages; sets the numbers of stages, and adamw_first. */
+muon_status muon__offload_make_stages(muon_opt *opt, tier_stages *out);
+void muon__offload_free_stages(tier_stages *stages);
+
+/* Around what reads and writes state in a step; in memory they do nothing. What is waited for is
+ * MUON_PHASE_OFFLOAD. */
+muon_status muon__offload_enter(muon_opt *opt, size_t stage, double *clock);
+void muon__offload_leave(muon_opt *opt, size_t stage);
 
 /* ---- The stages of a step */
 
@@ -159,7 +194,7 @@ muon_status muon__exchange_finish(muon_opt *opt);
 muon_status muon__step_pipeline(muon_opt *opt, double *clock);
 muon_status muon__step_reference(muon_opt *opt, double *clock);
 
-void muon__step_adamw(muon_opt *opt);
+muon_status muon__step_adamw(muon_opt *opt, double *clock);
 void muon__step_qk_clip(muon_opt *opt, const float *const *max_logits);
 
 /* status: what is wrong with the arguments, if anything; every rank must hear of it. args are valid
@@ -169,6 +204,9 @@ muon_status muon__step_run(muon_opt *opt, const muon_step_args *args, muon_statu
 
 /* For the stages: one more stretch of time has passed. */
 void muon__step_clock(muon_opt *opt, muon_phase phase, double *since);
+/* A failure in the middle of a step. With other ranks waiting for our messages it is kept for the end,
+ * and this is MUON_OK. */
+muon_status muon__step_keep(muon_opt *opt, muon_status status);
 /* The caller hears that a parameter's gradient is not needed any more. */
 void muon__step_consumed(const muon_opt *opt, size_t wave);
 

@@ -10,7 +10,12 @@ static muon_status begin(muon_opt *opt, size_t wave, double *clock)
 {
     TRY(muon__exchange_make_room(opt, wave));
     muon__step_clock(opt, MUON_PHASE_GATHER, clock);
-    muon__step_momentum(opt, wave);
+    muon_status entered = muon__offload_enter(opt, wave, clock);
+    TRY(muon__step_keep(opt, entered));
+    if (entered == MUON_OK) {
+        muon__step_momentum(opt, wave);
+        muon__offload_leave(opt, wave);
+    }
     muon__step_consumed(opt, wave);
     muon__step_clock(opt, MUON_PHASE_MOMENTUM, clock);
     TRY(muon__exchange_start_gather(opt, wave));
@@ -18,15 +23,13 @@ static muon_status begin(muon_opt *opt, size_t wave, double *clock)
     return MUON_OK;
 }
 
-/* A failure of the caller's function is kept for the end: other ranks wait for our messages. */
-static muon_status compute(muon_opt *opt, size_t wave, double *clock, muon_status *called)
+static muon_status compute(muon_opt *opt, size_t wave, double *clock)
 {
     TRY(muon__exchange_finish_gather(opt, wave));
     muon__step_clock(opt, MUON_PHASE_GATHER, clock);
-    muon_status status = muon__step_ortho(opt, wave);
-    if (*called == MUON_OK) *called = status;
+    TRY(muon__step_keep(opt, muon__step_ortho(opt, wave)));
     muon__step_clock(opt, MUON_PHASE_ORTHO, clock);
-    if (opt->plan->nranks == 1) return status;
+    if (opt->plan->nranks == 1) return MUON_OK;
     TRY(muon__exchange_start_scatter(opt, wave));
     muon__step_clock(opt, MUON_PHASE_SCATTER, clock);
     return MUON_OK;
@@ -45,11 +48,10 @@ muon_status muon__step_pipeline(muon_opt *opt, double *clock)
 {
     size_t nwaves = opt->plan->nwaves, begun = 0, ended = 0;
     size_t ahead = opt->rings.waves > 1, behind = opt->rings.waves > 2;
-    muon_status called = MUON_OK;
     for (size_t w = 0; w < nwaves; w++) {
         while (begun < nwaves && begun <= w + ahead)
             TRY(begin(opt, begun++, clock));
-        TRY(compute(opt, w, clock, &called));
+        TRY(compute(opt, w, clock));
         while (ended + behind <= w)
             TRY(end(opt, ended++, clock));
     }
@@ -57,5 +59,5 @@ muon_status muon__step_pipeline(muon_opt *opt, double *clock)
         TRY(end(opt, ended++, clock));
     TRY(muon__exchange_finish(opt));
     muon__step_clock(opt, MUON_PHASE_SCATTER, clock);
-    return called;
+    return MUON_OK;
 }

@@ -207,14 +207,20 @@ static void update_item(const muon_opt *opt, const reference *ref, const plan_it
 muon_status muon__step_reference(muon_opt *opt, double *clock)
 {
     const muon_plan *plan = opt->plan;
-    muon_status called = MUON_OK;
+    size_t stage = 0;
     for (size_t i = 0, item = 0; i < plan->nparams; i++) {
         if (plan->params[i].rule != MUON_RULE_MUON) continue;
         size_t first = item;
         while (item < plan->nitems && plan->items[item].param == i)
             item++;
+        muon_status entered = muon__offload_enter(opt, stage, clock);
+        TRY(muon__step_keep(opt, entered));
+        if (entered == MUON_OK) {
+            if (opt->active[i]) run_momentum(opt, opt->plain, i);
+            muon__offload_leave(opt, stage);
+        }
+        stage++;
         if (!opt->active[i]) continue;
-        run_momentum(opt, opt->plain, i);
         if (plan->config.grad_consumed && opt->route->numel[i])
             plan->config.grad_consumed(plan->config.user, i);
         muon__step_clock(opt, MUON_PHASE_MOMENTUM, clock);
@@ -222,13 +228,12 @@ muon_status muon__step_reference(muon_opt *opt, double *clock)
         muon__step_clock(opt, MUON_PHASE_GATHER, clock);
         for (size_t k = first; k < item; k++) {
             if (plan->items[k].class == PLAN_IDLE) continue;
-            muon_status status = run_matrix(opt, opt->plain, &plan->items[k]);
-            if (called == MUON_OK) called = status;
+            TRY(muon__step_keep(opt, run_matrix(opt, opt->plain, &plan->items[k])));
         }
         muon__step_clock(opt, MUON_PHASE_ORTHO, clock);
         for (size_t k = first; k < item; k++)
             update_item(opt, opt->plain, &plan->items[k]);
         muon__step_clock(opt, MUON_PHASE_UPDATE, clock);
     }
-    return called;
+    return MUON_OK;
 }

@@ -6,7 +6,7 @@
 #include "plan/digest.h"
 
 #include "step/agree_block.h"
-#include "step/opt.h"
+#include "step/state.h"
 
 #include <string.h>
 
@@ -17,11 +17,15 @@ enum { WEIGHT, MOMENTUM, EXP_AVG, EXP_AVG_SQ, STEP, NTHINGS };
 
 static const char *const names[NTHINGS] = {"the weight", "momentum_buffer", "exp_avg", "exp_avg_sq",
                                            "step"};
+static const state_part part_of[NTHINGS] = {
+    [MOMENTUM] = STATE_MOMENTUM, [EXP_AVG] = STATE_EXP_AVG, [EXP_AVG_SQ] = STATE_EXP_AVG_SQ};
+
+enum { CHUNK = 32768 }; /* bytes of state that is read from its file at once; whole words */
 
 typedef struct check {
-    const muon_opt *opt;
+    muon_opt *opt;
     const muon_buffers *buffers; /* NULL: only state */
-    muon_status status;          /* of this rank's arguments */
+    muon_status status;          /* of this rank's arguments, and of its file */
     size_t param;                /* once it is found, and what of it */
     size_t thing;
 } check;
@@ -34,6 +38,7 @@ static uint64_t add_word(uint64_t hash, uint64_t word)
     return hash ^ hash >> 29;
 }
 
+/* What follows after it must follow a multiple of the word. */
 static uint64_t add_bytes(uint64_t hash, const char *data, size_t n)
 {
     uint64_t word = 0;
@@ -41,53 +46,63 @@ static uint64_t add_bytes(uint64_t hash, const char *data, size_t n)
         memcpy(&word, data, sizeof word);
         hash = add_word(hash, word);
     }
+    if (n == 0) return hash;
     word = 0;
     memcpy(&word, data, n);
     return add_word(hash, word);
 }
 
-/* The memory of a thing on this rank, or NULL, and the bytes of an element. */
-static const char *memory_of(const check *c, size_t param, size_t thing, size_t *element)
+static size_t element_bytes(muon_dtype dtype)
 {
-    const plan_param *p = &c->opt->plan->params[param];
-    const param_state *state = &c->opt->state[param];
-    *element = sizeof(float);
-    switch (thing) {
-    case WEIGHT:
-        *element = p->dtype == MUON_BF16 ? sizeof(uint16_t) : sizeof(float);
-        return c->buffers && p->rule != MUON_RULE_FROZEN ? c->buffers[param].param : NULL;
-    case MOMENTUM:
-        if (c->opt->groups[p->group].momentum_dtype == MUON_BF16) *element = sizeof(uint16_t);
-        return state->momentum;
-    case EXP_AVG:
-        return (const char *)state->exp_avg;
-    case EXP_AVG_SQ:
-        return (const char *)state->exp_avg_sq;
-    default:
-        return (const char *)state->step;
+    return dtype == MUON_BF16 ? sizeof(uint16_t) : sizeof(float);
+}
+
+/* Elements of a part of the state, wherever it is now. */
+static uint64_t add_state(check *c, uint64_t hash, size_t param, state_part part, int64_t at,
+                          int64_t n)
+{
+    char room[CHUNK];
+    size_t element = element_bytes(muon__state_dtype(c->opt, param, part));
+    const char *memory = muon__state_at(c->opt, param, part, at);
+    if (memory) return add_bytes(hash, memory, (size_t)n * element);
+    int64_t most = (int64_t)(CHUNK / element);
+    for (; n > 0 && c->status == MUON_OK; at += most, n -= most) {
+        int64_t now = n < most ? n : most;
+        c->status = muon__state_read(c->opt, param, part, at, now, room);
+        if (c->status == MUON_OK) hash = add_bytes(hash, room, (size_t)now * element);
     }
+    return hash;
+}
+
+/* Does a parameter have it, and do we see it? */
+static int has(const check *c, size_t param, size_t thing)
+{
+    int frozen = c->opt->plan->params[param].rule == MUON_RULE_FROZEN;
+    if (thing == WEIGHT) return c->buffers && !frozen && c->buffers[param].param;
+    if (thing == STEP) return !frozen;
+    return muon__state_dtype(c->opt, param, part_of[thing]) != MUON_NONE;
 }
 
 /* A thing's bits in the index-th cell of this rank. */
-static uint64_t hash_cell(const check *c, size_t param, size_t index, size_t thing)
+static uint64_t hash_cell(check *c, size_t param, size_t index, size_t thing)
 {
     const plan_param *p = &c->opt->plan->params[param];
     int rank = c->opt->comm.rank;
-    size_t element;
-    const char *memory = memory_of(c, param, thing, &element);
-    if (!memory) return 0;
+    if (!has(c, param, thing)) return 0;
     size_t cell = muon__layout_cell_of(p->layout, rank, index);
     uint64_t hash = add_word(add_word(add_word(0, param + 1), cell + 1), thing);
-    if (thing == STEP) return muon__digest_mix(add_bytes(hash, memory, sizeof(int64_t)));
+    if (thing == STEP) return muon__digest_mix(add_word(hash, (uint64_t)c->opt->steps[param]));
     box b;
     muon__layout_cell(p->layout, cell, &b);
-    memory += (size_t)muon__layout_offset_of(p->layout, rank, index) * element;
-    return muon__digest_mix(
-        add_bytes(hash, memory, (size_t)muon__box_numel(&b, p->ndim) * element));
+    int64_t at = muon__layout_offset_of(p->layout, rank, index), n = muon__box_numel(&b, p->ndim);
+    if (thing != WEIGHT) return muon__digest_mix(add_state(c, hash, param, part_of[thing], at, n));
+    size_t element = element_bytes(p->dtype);
+    const char *weight = (const char *)c->buffers[param].param + (size_t)at * element;
+    return muon__digest_mix(add_bytes(hash, weight, (size_t)n * element));
 }
 
 /* This rank's part of the sum that is zero. */
-static uint64_t share_of_cell(const check *c, size_t param, size_t index, size_t thing)
+static uint64_t share_of_cell(check *c, size_t param, size_t index, size_t thing)
 {
     const layout *l = c->opt->plan->params[param].layout;
     size_t cell = muon__layout_cell_of(l, c->opt->comm.rank, index);
@@ -105,7 +120,7 @@ static size_t ncells_here(const check *c, size_t param)
     return muon__layout_ncells_of(l, c->opt->comm.rank);
 }
 
-static uint64_t share_of_thing(const check *c, size_t param, size_t thing)
+static uint64_t share_of_thing(check *c, size_t param, size_t thing)
 {
     uint64_t sum = 0;
     size_t n = ncells_here(c, param);
@@ -117,23 +132,23 @@ static uint64_t share_of_thing(const check *c, size_t param, size_t thing)
 /* ---- Finding. A share function adds this rank's part of things begin .. begin + 64 length, `length` of
  * them to each sum. */
 
-typedef void (*share_fn)(const check *c, uint64_t *sum, size_t begin, size_t end, size_t length);
+typedef void (*share_fn)(check *c, uint64_t *sum, size_t begin, size_t end, size_t length);
 
-static void share_params(const check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
+static void share_params(check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
 {
     for (size_t i = begin; i < end; i++)
         for (size_t thing = 0; thing < NTHINGS; thing++)
             sum[(i - begin) / length] += share_of_thing(c, i, thing);
 }
 
-static void share_things(const check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
+static void share_things(check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
 {
     (void)length; /* there are so few that it is 1 */
     for (size_t thing = begin; thing < end; thing++)
         sum[thing - begin] = share_of_thing(c, c->param, thing);
 }
 
-static void share_cells(const check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
+static void share_cells(check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
 {
     const layout *l = c->opt->plan->params[c->param].layout;
     size_t n = ncells_here(c, c->param);
@@ -155,7 +170,7 @@ static muon_status ask(const check *c, const question *q, tree *t)
 }
 
 /* The first of n things whose sum is not zero; n if there is none. */
-static muon_status find(const check *c, size_t n, share_fn share, size_t *found)
+static muon_status find(check *c, size_t n, share_fn share, size_t *found)
 {
     tree *t = muon__agree_question(c->opt->agreement);
     int rank = c->opt->comm.rank;
@@ -165,11 +180,11 @@ static muon_status find(const check *c, size_t n, share_fn share, size_t *found)
     while (end > begin) {
         size_t length = (end - begin + QUESTION_PARTS - 1) / QUESTION_PARTS;
         question *q = muon__question_clear(t);
-        muon__said_set(&q->said, rank, c->status);
         if (c->status == MUON_OK) {
             q->same[0] = muon__same_of(rank, c->buffers != NULL);
             share(c, q->sum, begin, end, length);
         }
+        muon__said_set(&q->said, rank, c->status);
         TRY(ask(c, q, t));
         size_t at = 0;
         while (at < QUESTION_PARTS && q->sum[at] == 0)
@@ -185,7 +200,7 @@ static muon_status find(const check *c, size_t n, share_fn share, size_t *found)
 }
 
 /* Who of the holders of a cell is different from the first. */
-static muon_status find_ranks(const check *c, size_t cell, same *out)
+static muon_status find_ranks(check *c, size_t cell, same *out)
 {
     tree *t = muon__agree_question(c->opt->agreement);
     question *q = muon__question_clear(t);
@@ -195,7 +210,9 @@ static muon_status find_ranks(const check *c, size_t cell, same *out)
     for (size_t i = 0; i < n; i++)
         if (muon__layout_cell_of(l, rank, i) == cell)
             q->same[0] = muon__same_of(rank, hash_cell(c, c->param, i, c->thing));
+    muon__said_set(&q->said, rank, c->status);
     TRY(muon__tree_run(t, STAGE));
+    TRY(muon__said_result(&q->said, c->opt->comm.size));
     *out = q->same[0];
     return MUON_OK;
 }

@@ -1,28 +1,116 @@
-/* The state of this rank's shards: one block of memory, and the list of its tensors under the names
- * others know. */
-#include "base/versioned.h"
-#include "step/opt.h"
+/* The state of this rank's shards: one region of memory, which may have gone to a file, and the list of
+ * its tensors under the names others know. */
+#include "step/state.h"
 
+#include "base/versioned.h"
+
+#include <stdlib.h>
 #include <string.h>
 
-static void lay_out(muon_opt *opt)
+/* ---- Parts */
+
+const char *muon__state_suffix(state_part part)
 {
-    const muon_plan *plan = opt->plan;
-    for (size_t i = 0; i < plan->nparams; i++) {
-        const plan_param *param = &plan->params[i];
-        param_state *state = &opt->state[i];
-        int64_t numel = opt->route->numel[i];
-        if (param->rule == MUON_RULE_FROZEN) continue;
-        if (param->rule == MUON_RULE_MUON) {
-            int bf16 = plan->groups[param->group].momentum_dtype == MUON_BF16;
-            state->momentum = muon__arena_take(&opt->state_memory, numel, bf16 ? 2 : 4);
-        } else {
-            state->exp_avg = ARENA_ARRAY(&opt->state_memory, float, numel);
-            state->exp_avg_sq = ARENA_ARRAY(&opt->state_memory, float, numel);
-        }
-        state->step = ARENA_ARRAY(&opt->state_memory, int64_t, 1);
+    static const char *const suffixes[STATE_PARTS] = {
+        [STATE_MOMENTUM] = ".momentum_buffer",
+        [STATE_EXP_AVG] = ".exp_avg",
+        [STATE_EXP_AVG_SQ] = ".exp_avg_sq",
+    };
+    return suffixes[part];
+}
+
+muon_dtype muon__state_dtype(const muon_opt *opt, size_t param, state_part part)
+{
+    const plan_param *p = &opt->plan->params[param];
+    if (p->rule == MUON_RULE_MUON && part == STATE_MOMENTUM)
+        return opt->plan->groups[p->group].momentum_dtype;
+    return p->rule == MUON_RULE_ADAMW && part != STATE_MOMENTUM ? MUON_F32 : MUON_NONE;
+}
+
+static size_t element_bytes(muon_dtype dtype)
+{
+    return dtype == MUON_BF16 ? 2 : dtype == MUON_F32 ? 4 : 8;
+}
+
+static char *address_of(const muon_opt *opt, size_t param, state_part part)
+{
+    const param_state *state = &opt->state[param];
+    switch (part) {
+    case STATE_MOMENTUM:
+        return state->momentum;
+    case STATE_EXP_AVG:
+        return (char *)state->exp_avg;
+    default:
+        return (char *)state->exp_avg_sq;
     }
 }
+
+/* ---- Layout */
+
+/* Parameters as the waves of a step come to them, then the others: state that is used together shares
+ * pages, and the blocks of a file. */
+static void order_params(const muon_opt *opt, uint32_t *order, unsigned char *seen)
+{
+    const muon_plan *plan = opt->plan;
+    size_t n = 0;
+    for (size_t i = 0; i < opt->route->piece_first[plan->nwaves]; i++) {
+        uint32_t param = plan->items[opt->route->pieces[i].item].param;
+        if (!seen[param]) order[n++] = param;
+        seen[param] = 1;
+    }
+    for (size_t i = 0; i < plan->nparams; i++)
+        if (!seen[i]) order[n++] = (uint32_t)i;
+}
+
+static void lay_out(muon_opt *opt, arena *memory, const uint32_t *order)
+{
+    for (size_t i = 0; i < opt->plan->nparams; i++) {
+        param_state *state = &opt->state[order[i]];
+        int64_t numel = opt->route->numel[order[i]];
+        switch (opt->plan->params[order[i]].rule) {
+        case MUON_RULE_MUON:
+            state->momentum = muon__arena_take(
+                memory, numel, element_bytes(muon__state_dtype(opt, order[i], STATE_MOMENTUM)));
+            break;
+        case MUON_RULE_ADAMW:
+            state->exp_avg = ARENA_ARRAY(memory, float, numel);
+            state->exp_avg_sq = ARENA_ARRAY(memory, float, numel);
+            break;
+        case MUON_RULE_FROZEN:
+            break;
+        }
+    }
+}
+
+static muon_status reserve(muon_opt *opt, const uint32_t *order)
+{
+    arena measured = {0};
+    lay_out(opt, &measured, order);
+    REQUIRE(!measured.overflow, E_NOMEM,
+            "optimizer state: more bytes than this machine can address");
+    TRY(muon__region_reserve(&opt->memory, measured.used, "optimizer state"));
+    arena memory = {.base = opt->memory.base, .size = opt->memory.bytes};
+    if (memory.base) lay_out(opt, &memory, order);
+    return MUON_OK;
+}
+
+static muon_status make_memory(muon_opt *opt)
+{
+    size_t nparams = opt->plan->nparams;
+    uint32_t *order = NULL;
+    unsigned char *seen = NULL;
+    muon_status status = CALLOC(&order, nparams, "state");
+    if (status == MUON_OK) status = CALLOC(&seen, nparams, "state");
+    if (status == MUON_OK) {
+        order_params(opt, order, seen);
+        status = reserve(opt, order);
+    }
+    free(order);
+    free(seen);
+    return status;
+}
+
+/* ---- Names */
 
 /* A shard that is the whole tensor, in its own order, has its shape; else it is a list of elements. */
 static void set_shape(const muon_opt *opt, muon_tensor *t, const plan_param *param, int64_t numel)
@@ -51,9 +139,8 @@ static void name_tensor(muon_opt *opt, size_t *used, size_t index, const char *s
         *t = (muon_tensor){.name = name, .dtype = dtype, .data = data};
         memcpy(name, param->name, strlen(param->name));
         memcpy(name + strlen(param->name), suffix, strlen(suffix) + 1);
-        size_t element = dtype == MUON_BF16 ? 2 : dtype == MUON_F32 ? 4 : 8;
         if (dtype != MUON_I64) set_shape(opt, t, param, numel);
-        t->bytes = element * (dtype == MUON_I64 ? 1 : (size_t)numel);
+        t->bytes = element_bytes(dtype) * (dtype == MUON_I64 ? 1 : (size_t)numel);
     }
     opt->ntensors++;
     *used += length;
@@ -65,43 +152,137 @@ static size_t name_tensors(muon_opt *opt)
     size_t used = 0;
     opt->ntensors = 0;
     for (size_t i = 0; i < opt->plan->nparams; i++) {
-        const plan_param *param = &opt->plan->params[i];
-        const param_state *state = &opt->state[i];
-        if (param->rule == MUON_RULE_FROZEN) continue;
-        if (param->rule == MUON_RULE_MUON) {
-            muon_dtype dtype = opt->plan->groups[param->group].momentum_dtype;
-            name_tensor(opt, &used, i, ".momentum_buffer", dtype, state->momentum);
-        } else {
-            name_tensor(opt, &used, i, ".exp_avg", MUON_F32, state->exp_avg);
-            name_tensor(opt, &used, i, ".exp_avg_sq", MUON_F32, state->exp_avg_sq);
+        if (opt->plan->params[i].rule == MUON_RULE_FROZEN) continue;
+        for (int part = 0; part < STATE_PARTS; part++) {
+            muon_dtype dtype = muon__state_dtype(opt, i, (state_part)part);
+            if (dtype == MUON_NONE) continue;
+            name_tensor(opt, &used, i, muon__state_suffix((state_part)part), dtype,
+                        address_of(opt, i, (state_part)part));
         }
-        name_tensor(opt, &used, i, ".step", MUON_I64, state->step);
+        name_tensor(opt, &used, i, ".step", MUON_I64, opt->state[i].step);
     }
     return used;
 }
 
 muon_status muon__opt_make_state(muon_opt *opt)
 {
-    TRY(CALLOC(&opt->state, opt->plan->nparams, "state"));
-    lay_out(opt);
-    TRY(muon__arena_alloc(&opt->state_memory, "optimizer state"));
-    lay_out(opt);
+    size_t nparams = opt->plan->nparams;
+    TRY(CALLOC(&opt->state, nparams, "state"));
+    TRY(CALLOC(&opt->steps, nparams, "state"));
+    for (size_t i = 0; i < nparams; i++)
+        if (opt->plan->params[i].rule != MUON_RULE_FROZEN) opt->state[i].step = &opt->steps[i];
+    TRY(make_memory(opt));
     TRY(CALLOC(&opt->tensor_names, name_tensors(opt), "state names"));
     TRY(CALLOC(&opt->tensors, opt->ntensors, "state list"));
     name_tensors(opt);
+    for (size_t i = 0; i < opt->ntensors; i++)
+        if (opt->tensors[i].dtype != MUON_I64) opt->state_bytes += (int64_t)opt->tensors[i].bytes;
     return MUON_OK;
 }
+
+/* ---- Wherever it is */
+
+static muon_status read_at(muon_opt *opt, const char *from, void *data, size_t bytes)
+{
+    if (opt->offload.t)
+        return muon__tier_read(opt->offload.t, (size_t)(from - opt->memory.base), data, bytes);
+    memcpy(data, from, bytes);
+    return MUON_OK;
+}
+
+static muon_status write_at(muon_opt *opt, char *to, const void *data, size_t bytes)
+{
+    if (opt->offload.t)
+        return muon__tier_write(opt->offload.t, (size_t)(to - opt->memory.base), data, bytes);
+    memcpy(to, data, bytes);
+    return MUON_OK;
+}
+
+void *muon__state_at(const muon_opt *opt, size_t param, state_part part, int64_t at)
+{
+    char *base = address_of(opt, param, part);
+    if (!base || opt->offload.t) return NULL;
+    return base + (size_t)at * element_bytes(muon__state_dtype(opt, param, part));
+}
+
+muon_status muon__state_read(muon_opt *opt, size_t param, state_part part, int64_t at, int64_t n,
+                             void *data)
+{
+    size_t element = element_bytes(muon__state_dtype(opt, param, part));
+    if (n == 0) return MUON_OK;
+    return read_at(opt, address_of(opt, param, part) + (size_t)at * element, data,
+                   (size_t)n * element);
+}
+
+muon_status muon__state_write(muon_opt *opt, size_t param, state_part part, int64_t at, int64_t n,
+                              const void *data)
+{
+    size_t element = element_bytes(muon__state_dtype(opt, param, part));
+    if (n == 0) return MUON_OK;
+    return write_at(opt, address_of(opt, param, part) + (size_t)at * element, data,
+                    (size_t)n * element);
+}
+
+/* ---- For the caller */
 
 size_t muon_state_count(const muon_opt *opt)
 {
     return opt ? opt->ntensors : 0;
 }
 
+static muon_status check_index(const muon_opt *opt, size_t index)
+{
+    REQUIRE(index < opt->ntensors, E_ARG, "state tensor %zu does not exist: there are %zu", index,
+            opt->ntensors);
+    return MUON_OK;
+}
+
 muon_status muon_state_get(muon_opt *opt, size_t index, muon_tensor *tensor, size_t tensor_size)
 {
     REQUIRE(opt && tensor, E_ARG, "muon_state_get: opt and tensor must not be NULL");
-    REQUIRE(index < opt->ntensors, E_ARG, "state tensor %zu does not exist: there are %zu", index,
-            opt->ntensors);
-    return muon__struct_store(tensor, tensor_size, &opt->tensors[index], sizeof *tensor,
-                              "muon_tensor");
+    TRY(check_index(opt, index));
+    muon_tensor known = opt->tensors[index];
+    if (opt->offload.t && known.dtype != MUON_I64) known.data = NULL;
+    return muon__struct_store(tensor, tensor_size, &known, sizeof known, "muon_tensor");
+}
+
+static muon_status check_range(const muon_opt *opt, size_t index, int64_t at, int64_t count,
+                               const void *data)
+{
+    TRY(check_index(opt, index));
+    const muon_tensor *t = &opt->tensors[index];
+    int64_t n = (int64_t)(t->bytes / element_bytes(t->dtype));
+    REQUIRE(at >= 0 && count >= 0 && at <= n && count <= n - at, E_VALUE,
+            "%lld elements from %lld on are not all in '%s', which has %lld here", (long long)count,
+            (long long)at, t->name, (long long)n);
+    REQUIRE(data || count == 0, E_ARG, "data is NULL, count is %lld", (long long)count);
+    return MUON_OK;
+}
+
+muon_status muon_state_read(muon_opt *opt, size_t index, int64_t at, int64_t count, void *data)
+{
+    REQUIRE(opt, E_ARG, "muon_state_read: opt must not be NULL");
+    TRY(check_range(opt, index, at, count, data));
+    if (count == 0) return MUON_OK;
+    const muon_tensor *t = &opt->tensors[index];
+    size_t element = element_bytes(t->dtype);
+    if (t->dtype != MUON_I64)
+        return read_at(opt, (const char *)t->data + (size_t)at * element, data,
+                       (size_t)count * element);
+    memcpy(data, t->data, element);
+    return MUON_OK;
+}
+
+muon_status muon_state_write(muon_opt *opt, size_t index, int64_t at, int64_t count,
+                             const void *data)
+{
+    REQUIRE(opt, E_ARG, "muon_state_write: opt must not be NULL");
+    TRY(check_range(opt, index, at, count, data));
+    if (count == 0) return MUON_OK;
+    const muon_tensor *t = &opt->tensors[index];
+    size_t element = element_bytes(t->dtype);
+    if (t->dtype != MUON_I64)
+        return write_at(opt, (char *)t->data + (size_t)at * element, data, (size_t)count * element);
+    memcpy(t->data, data, element);
+    return MUON_OK;
 }

@@ -13,6 +13,16 @@ void muon__step_clock(muon_opt *opt, muon_phase phase, double *since)
     *since = now;
 }
 
+muon_status muon__step_keep(muon_opt *opt, muon_status status)
+{
+    if (status == MUON_OK || opt->plan->nranks == 1) return status;
+    if (opt->kept == MUON_OK) {
+        opt->kept = status;
+        memcpy(opt->kept_text, muon_last_error(), strlen(muon_last_error()) + 1);
+    }
+    return MUON_OK;
+}
+
 static void tell_consumed(const muon_opt *opt, muon_rule rule, size_t wave)
 {
     const muon_config *config = &opt->plan->config;
@@ -99,7 +109,7 @@ static void copy_phases(double *to, const muon_phase_cost *phases)
 }
 
 /* What all ranks did together, if somebody wants to know, or if one of them may have failed. */
-static muon_status conclude(muon_opt *opt, muon_status status, const step_word *word)
+static muon_status conclude(muon_opt *opt, const step_word *word)
 {
     muon_result *result = &opt->result;
     size_t nclasses = opt->plan->nclasses;
@@ -110,10 +120,9 @@ static muon_status conclude(muon_opt *opt, muon_status status, const step_word *
                       .class_sum = opt->class_sum,
                       .seconds = result->seconds};
     copy_phases(sums.phase, result->phase);
-    if (word->want_result || opt->plan->config.orthogonalize)
-        TRY(muon__agree_end(opt->agreement, status, &sums));
-    else
-        TRY(status);
+    if (opt->kept != MUON_OK) muon__fail(opt->kept, "%s", opt->kept_text);
+    if (word->want_result || opt->plan->config.orthogonalize || opt->offloaded)
+        TRY(muon__agree_end(opt->agreement, opt->kept, &sums));
     result->nonfinite_matrices = sums.nonfinite_matrices;
     result->matrices = sums.matrices;
     result->seconds_max = sums.seconds_max;
@@ -129,16 +138,15 @@ static muon_status apply(muon_opt *opt, const step_word *word, double *clock)
     memset(opt->class_sum, 0,
            (size_t)opt->plan->threads * opt->plan->nclasses * sizeof *opt->class_sum);
     double start = *clock;
-    muon_status status =
-        opt->plain ? muon__step_reference(opt, clock) : muon__step_pipeline(opt, clock);
-    if (status != MUON_OK && (status != MUON_E_CALLBACK || opt->plan->nranks == 1)) return status;
-    muon__step_adamw(opt);
+    opt->kept = MUON_OK;
+    TRY(opt->plain ? muon__step_reference(opt, clock) : muon__step_pipeline(opt, clock));
+    TRY(muon__step_keep(opt, muon__step_adamw(opt, clock)));
     tell_consumed(opt, MUON_RULE_ADAMW, 0);
     muon__step_clock(opt, MUON_PHASE_ADAMW, clock);
     muon__step_qk_clip(opt, word->agreed_logits);
     muon__step_clock(opt, MUON_PHASE_QK_CLIP, clock);
     opt->result.seconds = *clock - start + opt->result.phase[MUON_PHASE_CHECK].seconds;
-    TRY(conclude(opt, status, word));
+    TRY(conclude(opt, word));
     for (size_t i = 0; i < opt->plan->nparams; i++)
         if (opt->active[i]) ++*opt->state[i].step;
     opt->result.applied = 1;

@@ -1,0 +1,181 @@
+/* State between memory and a file: on all ranks, or on none.
+ *
+ * A rank changes what it has, and then all of them hear how that went. If it failed on one, the others
+ * go back to where they were. */
+#include "base/versioned.h"
+#include "step/agree_block.h"
+#include "step/opt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- This rank */
+
+static muon_status make_tier(muon_opt *opt, const char *dir, int64_t ram_budget, int fresh)
+{
+    offload *o = &opt->offload;
+    tier_stages stages = {0};
+    muon_status status = muon__offload_make_stages(opt, &stages);
+    if (status == MUON_OK) {
+        tier_settings settings = {
+            .dir = dir, .ram_budget = ram_budget, .cached = (int)opt->plan->config.offload_cached};
+        status = muon__tier_create(&o->t, &opt->memory, &stages, &settings, fresh);
+    }
+    muon__offload_free_stages(&stages);
+    return status;
+}
+
+/* From memory. A rank without state has nothing to put into a file. */
+static muon_status go_to_file(muon_opt *opt, const char *dir, int64_t ram_budget, int fresh)
+{
+    offload *o = &opt->offload;
+    char *copy = NULL;
+    TRY(muon__strdup(&copy, dir));
+    muon_status status =
+        opt->memory.bytes ? make_tier(opt, dir, ram_budget, fresh) : (muon_status)MUON_OK;
+    if (status != MUON_OK) {
+        free(copy);
+        return status;
+    }
+    o->dir = copy;
+    o->ram_budget = ram_budget;
+    return MUON_OK;
+}
+
+/* From wherever it is. */
+static muon_status go_to_memory(muon_opt *opt)
+{
+    offload *o = &opt->offload;
+    if (o->t) TRY(muon__tier_restore(o->t));
+    muon__tier_destroy(o->t);
+    o->t = NULL;
+    free(o->dir);
+    o->dir = NULL;
+    return MUON_OK;
+}
+
+void muon__offload_destroy(muon_opt *opt)
+{
+    muon__tier_destroy(opt->offload.t);
+    free(opt->offload.dir);
+    free(opt->offload.adamw_first);
+}
+
+muon_status muon__offload_enter(muon_opt *opt, size_t stage, double *clock)
+{
+    if (!opt->offload.t) return MUON_OK;
+    muon_status status = muon__tier_enter(opt->offload.t, stage);
+    muon__step_clock(opt, MUON_PHASE_OFFLOAD, clock);
+    return status;
+}
+
+void muon__offload_leave(muon_opt *opt, size_t stage)
+{
+    if (opt->offload.t) muon__tier_leave(opt->offload.t, stage);
+}
+
+/* ---- All ranks */
+
+/* Has nobody failed, and do all want the same? */
+static muon_status agree_on(muon_opt *opt, muon_status status, int to_file, const char *stage)
+{
+    tree *t = muon__agree_question(opt->agreement);
+    question *q = muon__question_clear(t);
+    muon__said_set(&q->said, opt->comm.rank, status);
+    if (status == MUON_OK) q->same[0] = muon__same_of(opt->comm.rank, (uint64_t)to_file);
+    TRY(muon__tree_run(t, stage));
+    TRY(muon__said_result(&q->said, opt->comm.size));
+    const same *s = &q->same[0];
+    REQUIRE(s->other < 0, E_DISAGREE, "offload: rank %d wants its state %s, rank %d wants it %s",
+            (int)s->rank, s->value ? "in a file" : "in memory", (int)s->other,
+            s->other_value ? "in a file" : "in memory");
+    return MUON_OK;
+}
+
+muon_status muon__offload_create(muon_opt *opt, const char *dir)
+{
+    TRY(agree_on(opt, MUON_OK, dir != NULL, "muon_create"));
+    if (!dir) return MUON_OK;
+    muon_status status = go_to_file(opt, dir, opt->plan->config.offload_budget, 1);
+    TRY(agree_on(opt, status, 1, "muon_create"));
+    opt->offloaded = 1;
+    return MUON_OK;
+}
+
+#define STAGE "muon_offload"
+
+static muon_status check(const char *dir, int64_t ram_budget)
+{
+    REQUIRE(!dir || *dir, E_ARG, "muon_offload: dir is empty");
+    REQUIRE(!dir || ram_budget >= 0, E_VALUE,
+            "muon_offload: ram_budget is %lld, must be at least 0", (long long)ram_budget);
+    return MUON_OK;
+}
+
+/* *left: state is no longer where it was. */
+static muon_status change(muon_opt *opt, const char *dir, int64_t ram_budget, int *left)
+{
+    TRY(go_to_memory(opt));
+    *left = 1;
+    return dir ? go_to_file(opt, dir, ram_budget, 0) : MUON_OK;
+}
+
+/* Where state is safe and can be computed on is memory, so that is all that must succeed. */
+static muon_status go_back(muon_opt *opt, const char *dir, int64_t ram_budget)
+{
+    TRY(go_to_memory(opt));
+    if (dir && go_to_file(opt, dir, ram_budget, 0) != MUON_OK)
+        muon__opt_log(opt, MUON_LOG_WARN, "state is in memory and cannot go back to its file: %s",
+                      muon_last_error());
+    return MUON_OK;
+}
+
+static muon_status set(muon_opt *opt, const char *dir, int64_t ram_budget)
+{
+    char *old_dir = NULL;
+    int64_t old_budget = opt->offload.ram_budget;
+    muon_status status = check(dir, ram_budget);
+    if (status == MUON_OK && opt->offload.dir) status = muon__strdup(&old_dir, opt->offload.dir);
+    status = agree_on(opt, status, dir != NULL, STAGE);
+    if (status == MUON_OK) {
+        int left = 0;
+        status = change(opt, dir, ram_budget, &left);
+        status = agree_on(opt, status, dir != NULL, STAGE);
+        if (status == MUON_OK) {
+            opt->offloaded = dir != NULL;
+        } else if (status != MUON_E_TIMEOUT && status != MUON_E_COMM) {
+            char message[MUON__MESSAGE_MAX];
+            snprintf(message, sizeof message, "%s", muon_last_error());
+            muon_status back = left ? go_back(opt, old_dir, old_budget) : MUON_OK;
+            if (agree_on(opt, back, 0, STAGE) != MUON_OK) opt->broken = 1;
+            muon__fail(status, "%s", message);
+        }
+    }
+    free(old_dir);
+    return status;
+}
+
+muon_status muon_offload(muon_opt *opt, const char *dir, int64_t ram_budget)
+{
+    REQUIRE(opt, E_ARG, "muon_offload: opt must not be NULL");
+    REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");
+    muon_status status = set(opt, dir, ram_budget);
+    if (status == MUON_E_TIMEOUT || status == MUON_E_COMM) opt->broken = 1;
+    return status;
+}
+
+muon_status muon_get_offload(muon_opt *opt, muon_offload_info *info, size_t info_size)
+{
+    REQUIRE(opt && info, E_ARG, "muon_get_offload: opt and info must not be NULL");
+    muon_offload_info known = {.state_bytes = opt->state_bytes, .resident = opt->state_bytes};
+    if (opt->offload.t) {
+        tier_counts counts = muon__tier_count(opt->offload.t);
+        known.resident = counts.resident;
+        known.resident_most = counts.resident_most;
+        known.bytes_read = counts.bytes_read;
+        known.bytes_written = counts.bytes_written;
+        known.direct = counts.direct;
+    }
+    return muon__struct_store(info, info_size, &known, sizeof known, "muon_offload_info");
+}
