@@ -1,5 +1,6 @@
 /* The optimizer's entry points: check arguments, call inside. */
 #include "base/versioned.h"
+#include "save/save.h"
 #include "step/opt.h"
 
 #include <float.h>
@@ -35,6 +36,7 @@ muon_status muon_create(muon_opt **out, const muon_config *config, const muon_pa
 
 void muon_destroy(muon_opt *opt)
 {
+    muon__save_drop(opt);
     muon__opt_destroy(opt);
 }
 

@@ -1,5 +1,7 @@
 #include "zoo.h"
 
+#include "muon/checkpoint.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +101,7 @@ static void add_layers(zoo *z)
 void zoo_init(zoo *z)
 {
     memset(z, 0, sizeof *z);
+    z->save_at = z->resume_at = -1;
     static const char *const names[ZOO_GROUPS] = {"muons", "emas", "polars", "adamws", "frozen"};
     for (int i = 0; i < ZOO_GROUPS; i++) {
         muon_group_init(&z->groups[i], sizeof z->groups[i]);
@@ -299,7 +302,8 @@ static void allocate(zoo_run *run, const zoo *z, size_t i)
     if (n == 0) return; /* a rank without elements passes NULL */
     run->buffers[i].param = calloc(n, size_of(p->dtype));
     for (size_t e = 0; e < n; e++)
-        put(run->buffers[i].param, p->dtype, (int64_t)e, value_of(p->name, run->index[i][e], 0));
+        put(run->buffers[i].param, p->dtype, (int64_t)e,
+            value_of(p->name, run->index[i][e], z->resume_at > 0 && p->group != FROZEN ? 99 : 0));
     if (p->group == FROZEN) return;
     run->grads[i] = calloc(n, size_of(p->grad_dtype));
     if (p->copy_dtype) run->buffers[i].copy = calloc(n, 2);
@@ -329,9 +333,39 @@ static void fill_logits(float logits[ZOO_LAYERS][4], int step, int rank, int nra
         }
 }
 
+static const char *save(zoo_run *run, const zoo *z, int step)
+{
+    muon_save_args args;
+    muon_save_args_init(&args, sizeof args);
+    args.step = step;
+    args.buffers = run->buffers;
+    args.file_bytes = 100000;
+    args.replace = 1;
+    muon_status status = z->save_beside ? muon_save_start(run->opt, z->root, &args)
+                                        : muon_save(run->opt, z->root, &args);
+    return status == MUON_OK ? NULL : WRONG("saving: %s", muon_last_error());
+}
+
+/* Settings, too: a step may have changed them. */
+static const char *resume(zoo_run *run, const zoo *z)
+{
+    muon_load_args args;
+    muon_load_args_init(&args, sizeof args);
+    args.buffers = run->buffers;
+    args.restore_settings = 1;
+    int64_t step = -1;
+    if (muon_load(run->opt, z->root, &args, &step) != MUON_OK)
+        return WRONG("loading: %s", muon_last_error());
+    return step == z->resume_at ? NULL : WRONG("loaded step %lld", (long long)step);
+}
+
 static const char *run_steps(zoo_run *run, const zoo *z, int rank, int nranks)
 {
-    for (int step = 1; step <= ZOO_STEPS; step++) {
+    const char *wrong = NULL;
+    if (z->resume_at >= 0) wrong = resume(run, z);
+    if (!wrong && z->save_at == 0) wrong = save(run, z, 0);
+    if (wrong) return wrong;
+    for (int step = z->resume_at < 0 ? 1 : z->resume_at + 1; step <= ZOO_STEPS; step++) {
         float logits[ZOO_LAYERS][4];
         fill_logits(logits, step, rank, nranks);
         const float *layers[ZOO_LAYERS] = {logits[0], logits[1], logits[2]};
@@ -348,8 +382,13 @@ static const char *run_steps(zoo_run *run, const zoo *z, int rank, int nranks)
         if (muon_step(run->opt, &args, &run->results[step - 1]) != MUON_OK)
             return WRONG("step %d: %s", step, muon_last_error());
         if (step == 3 && muon_set_lr(run->opt, MUONS, 0.013) != MUON_OK) return muon_last_error();
+        if (z->save_beside && step == z->save_at + 1 && muon_save_finish(run->opt) != MUON_OK)
+            return WRONG("finishing to save: %s", muon_last_error());
+        if (step == z->save_at) wrong = save(run, z, step);
+        if (wrong) return wrong;
     }
-    return NULL;
+    /* To be compared, state must be in memory. */
+    return muon_offload(run->opt, NULL, 0) == MUON_OK ? NULL : muon_last_error();
 }
 
 static const char *make_run(zoo_run **out, const zoo *z, const muon_config *config,
@@ -435,9 +474,9 @@ static const char *compare_state(const zoo *z, const zoo_run *run, const zoo_run
     return NULL;
 }
 
-static const char *compare_results(const zoo_run *run, const zoo_run *whole)
+static const char *compare_results(const zoo_run *run, const zoo_run *whole, int from)
 {
-    for (int s = 0; s < ZOO_STEPS; s++) {
+    for (int s = from; s < ZOO_STEPS; s++) {
         const muon_result *got = &run->results[s], *want = &whole->results[s];
         if (got->grad_norm != want->grad_norm && got->grad_norm == got->grad_norm)
             return WRONG("step %d: grad_norm is %.17g, want %.17g", s + 1, got->grad_norm,
@@ -466,7 +505,7 @@ static const char *compare_messages(const zoo *z, const zoo_run *run, int rank)
     if (z->config.path == MUON_PATH_REFERENCE) return NULL;
     if (muon_plan_rank(muon_get_plan(run->opt), rank, &load, sizeof load) != MUON_OK)
         return muon_last_error();
-    for (int s = 0; s < ZOO_STEPS; s++) {
+    for (int s = z->resume_at < 0 ? 0 : z->resume_at; s < ZOO_STEPS; s++) {
         const muon_result *r = &run->results[s];
         if (!r->applied) continue;
         if (r->messages_sent != load.messages_sent || r->bytes_sent != load.bytes_sent ||
@@ -492,7 +531,7 @@ const char *zoo_compare(const zoo *z, const muon_comm *comm, const zoo_run *whol
     const char *wrong = make_run(&run, z, &config, z->params);
     if (!wrong) wrong = compare_weights(z, run, whole);
     if (!wrong) wrong = compare_state(z, run, whole);
-    if (!wrong) wrong = compare_results(run, whole);
+    if (!wrong) wrong = compare_results(run, whole, z->resume_at < 0 ? 0 : z->resume_at);
     if (!wrong) wrong = compare_messages(z, run, comm->rank);
     zoo_run_free(run);
     return wrong;

@@ -26,6 +26,11 @@ typedef struct zoo {
     muon_config config; /* without comm and meshes */
     int skip_grads;     /* 1: in step 2 some parameters have no gradient */
     int nan_step;       /* a step with a NaN in one gradient, which must be skipped; 0: none */
+    /* Checkpoints: after step save_at one is saved in `root` (0: before the first step; -1: none), beside
+     * the next step if so asked for; with resume_at >= 0 the run begins with that one, in place of the
+     * steps up to it. */
+    const char *root;
+    int save_at, save_beside, resume_at;
     zoo_axes axes;
 } zoo;
 

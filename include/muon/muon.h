@@ -550,7 +550,7 @@ MUON_API muon_status muon_set_qk_clip(muon_opt *opt, double threshold, int log_o
 /* ---- 8. State ------------------------------------------------------------------------------ */
 
 /* A tensor of the optimizer's state, in the optimizer's own memory: readable, and writable between
- * steps (to resume). Names are <param>.momentum_buffer for Muon,
+ * steps. muon/checkpoint.h saves and loads it. Names are <param>.momentum_buffer for Muon,
  * <param>.exp_avg and <param>.exp_avg_sq for AdamW, shaped like the parameter, and <param>.step (a
  * MUON_I64 scalar, the steps applied to that parameter) for both. */
 typedef struct muon_tensor {

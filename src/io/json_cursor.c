@@ -33,15 +33,15 @@ static size_t utf8_put(char *to, unsigned code)
     return more + 1;
 }
 
-muon_status muon__json_start(json_cursor *out, const char *text, size_t length)
+muon_status muon__json_start(json_cursor *out, const char *text, size_t length, const char *what)
 {
     for (size_t at = 0; at < length;) {
         size_t bytes = utf8_length(text + at, length - at);
-        REQUIRE(bytes > 0, E_FORMAT, "header byte %zu is 0x%02x: not UTF-8", at,
+        REQUIRE(bytes > 0, E_FORMAT, "%s byte %zu is 0x%02x: not UTF-8", what, at,
                 (unsigned)(unsigned char)text[at]);
         at += bytes;
     }
-    *out = (json_cursor){text, length, 0};
+    *out = (json_cursor){text, length, 0, what};
     return MUON_OK;
 }
 
@@ -57,8 +57,9 @@ int muon__json_peek(json_cursor *c)
 muon_status muon__json_take(json_cursor *c, char wanted)
 {
     int got = muon__json_peek(c);
-    REQUIRE(got >= 0, E_FORMAT, "header ends at byte %zu, where '%c' is expected", c->at, wanted);
-    REQUIRE(got == wanted, E_FORMAT, "header byte %zu is 0x%02x, expected '%c'", c->at,
+    REQUIRE(got >= 0, E_FORMAT, "%s ends at byte %zu, where '%c' is expected", c->what, c->at,
+            wanted);
+    REQUIRE(got == wanted, E_FORMAT, "%s byte %zu is 0x%02x, expected '%c'", c->what, c->at,
             (unsigned)got, wanted);
     c->at++;
     return MUON_OK;
@@ -77,7 +78,7 @@ static muon_status take_hex(unsigned *out, json_cursor *c)
         else if (digit >= 'A' && digit <= 'F')
             digit -= 'A' - 10;
         else
-            FAIL(E_FORMAT, "header byte %zu: \\u without four digits", c->at);
+            FAIL(E_FORMAT, "%s byte %zu: \\u without four digits", c->what, c->at);
         code = code << 4 | (unsigned)digit;
     }
     *out = code;
@@ -90,18 +91,18 @@ static muon_status take_unicode(char *to, size_t *bytes, json_cursor *c)
     size_t where = c->at;
     unsigned code = 0;
     TRY(take_hex(&code, c));
-    REQUIRE(code != 0, E_FORMAT, "header byte %zu: NUL in a string", where);
+    REQUIRE(code != 0, E_FORMAT, "%s byte %zu: NUL in a string", c->what, where);
     if (code >= 0xd800 && code < 0xdc00 && c->length - c->at >= 2 && c->text[c->at] == '\\' &&
         c->text[c->at + 1] == 'u') {
         unsigned low = 0;
         c->at += 2;
         TRY(take_hex(&low, c));
-        REQUIRE(low >= 0xdc00 && low < 0xe000, E_FORMAT, "header byte %zu: half a surrogate pair",
-                where);
+        REQUIRE(low >= 0xdc00 && low < 0xe000, E_FORMAT, "%s byte %zu: half a surrogate pair",
+                c->what, where);
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
-    REQUIRE(code < 0xd800 || code >= 0xe000, E_FORMAT, "header byte %zu: half a surrogate pair",
-            where);
+    REQUIRE(code < 0xd800 || code >= 0xe000, E_FORMAT, "%s byte %zu: half a surrogate pair",
+            c->what, where);
     *bytes = utf8_put(to, code);
     return MUON_OK;
 }
@@ -112,16 +113,17 @@ static muon_status decode(char *to, json_cursor *c)
 {
     static const char escapes[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     for (;;) {
-        REQUIRE(c->at < c->length, E_FORMAT, "header ends inside a string");
+        REQUIRE(c->at < c->length, E_FORMAT, "%s ends inside a string", c->what);
         char next = c->text[c->at++];
         if (next == '"') break;
         REQUIRE((unsigned char)next >= 0x20, E_FORMAT,
-                "header byte %zu: control character 0x%02x in a string", c->at - 1, (unsigned)next);
+                "%s byte %zu: control character 0x%02x in a string", c->what, c->at - 1,
+                (unsigned)next);
         if (next != '\\') {
             *to++ = next;
             continue;
         }
-        REQUIRE(c->at < c->length, E_FORMAT, "header ends inside a string");
+        REQUIRE(c->at < c->length, E_FORMAT, "%s ends inside a string", c->what);
         char escape = c->text[c->at++];
         const char *known = strchr(escapes, escape);
         if (escape == 'u') {
@@ -129,7 +131,7 @@ static muon_status decode(char *to, json_cursor *c)
             TRY(take_unicode(to, &bytes, c));
             to += bytes;
         } else {
-            REQUIRE(escape != '\0' && known, E_FORMAT, "header byte %zu: unknown escape",
+            REQUIRE(escape != '\0' && known, E_FORMAT, "%s byte %zu: unknown escape", c->what,
                     c->at - 1);
             *to++ = meanings[known - escapes];
         }
@@ -145,7 +147,7 @@ muon_status muon__json_take_string(char **out, json_cursor *c)
     while (end < c->length && c->text[end] != '"')
         end += c->text[end] == '\\' ? 2 : 1;
     char *string = NULL;
-    TRY(CALLOC(&string, end - c->at + 1, "safetensors header"));
+    TRY(CALLOC(&string, end - c->at + 1, c->what));
     muon_status status = decode(string, c);
     if (status != MUON_OK) {
         free(string);
@@ -172,11 +174,11 @@ muon_status muon__json_take_integer(int64_t *out, json_cursor *c)
         int digit = c->text[c->at] - '0';
         REQUIRE(!__builtin_mul_overflow(value, 10, &value) &&
                     !__builtin_add_overflow(value, digit, &value),
-                E_FORMAT, "header byte %zu: an integer beyond 2^63", start);
+                E_FORMAT, "%s byte %zu: an integer beyond 2^63", c->what, start);
     }
     int whole = c->at > first && !(zero && c->at > first + 1);
     if (c->at < c->length && strchr(".eE", c->text[c->at])) whole = 0;
-    REQUIRE(whole, E_FORMAT, "header byte %zu: not an integer", start);
+    REQUIRE(whole, E_FORMAT, "%s byte %zu: not an integer", c->what, start);
     *out = negative ? -value : value;
     return MUON_OK;
 }

@@ -1,4 +1,4 @@
-/* json_cursor.h - the part of JSON that a safetensors header uses, read where it stands.
+/* json_cursor.h - the part of JSON that safetensors headers and indices use, read where it stands.
  *
  * A general parser builds a tree first: for a hostile 100 MB header that is gigabytes, and jansson
  * 2.14 writes beyond its buffer when it runs out of memory inside a string. Here the caller asks
@@ -13,10 +13,11 @@ typedef struct json_cursor {
     const char *text;
     size_t length;
     size_t at;
+    const char *what; /* the text is, in messages: "header" */
 } json_cursor;
 
 /* Starts at the first byte; all of the text must be UTF-8. */
-muon_status muon__json_start(json_cursor *out, const char *text, size_t length);
+muon_status muon__json_start(json_cursor *out, const char *text, size_t length, const char *what);
 
 /* The next character that is not white space, left where it is; -1 at the end. */
 int muon__json_peek(json_cursor *c);

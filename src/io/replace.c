@@ -1,6 +1,7 @@
 #include "io/replace.h"
 
 #include "base/memory.h"
+#include "io/sync.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WRITE_MAX  ((size_t)1 << 30) /* bytes of one call */
-#define TEMP_TRIES 1000              /* names left behind by killed processes with our number */
+#define TEMP_TRIES 1000 /* names left behind by killed processes with our number */
 
 static muon_status check_target(const char *path)
 {
@@ -73,32 +73,13 @@ muon_status muon__replace_begin(replacement *r, const char *path)
 
 muon_status muon__replace_write(replacement *r, const void *data, size_t bytes)
 {
-    const char *from = data;
-    while (bytes > 0) {
-        ssize_t put = write(r->fd, from, bytes < WRITE_MAX ? bytes : WRITE_MAX);
-        if (put < 0 && errno == EINTR) continue;
-        REQUIRE(put >= 0, E_IO, "%s: writing failed with %zu bytes to go: %s", r->path, bytes,
-                strerror(errno));
-        REQUIRE(put > 0, E_IO, "%s: writing stopped with %zu bytes to go", r->path, bytes);
-        from += put;
-        bytes -= (size_t)put;
-    }
-    return MUON_OK;
-}
-
-static int sync_all(int fd)
-{
-    int result;
-    do
-        result = fsync(fd);
-    while (result != 0 && errno == EINTR);
-    return result;
+    return muon__write_all(r->fd, data, bytes, r->path);
 }
 
 muon_status muon__replace_commit(replacement *r)
 {
     const char *failed = NULL;
-    if (sync_all(r->fd) != 0) failed = "syncing it failed";
+    if (muon__sync_file(r->fd) != 0) failed = "syncing it failed";
     if (!failed) {
         int closed = close(r->fd);
         r->fd = -1;
@@ -111,8 +92,7 @@ muon_status muon__replace_commit(replacement *r)
         muon__replace_abort(r);
         FAIL(E_IO, "%s: %s: %s", r->path, failed, strerror(error));
     }
-    /* EINVAL: the file system does not know of syncing directories. */
-    int synced = sync_all(r->dir) == 0 || errno == EINVAL;
+    int synced = muon__sync_directory(r->dir) == 0;
     int error = errno;
     close(r->dir);
     REQUIRE(synced, E_IO, "%s: is complete, but syncing its directory failed: %s", r->path,

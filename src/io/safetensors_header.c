@@ -8,12 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The list, which doubles at powers of two, with room for one more that is zeroed. NULL: no memory,
- * and the list is as it was. */
-static void *grow(void *list, size_t count, size_t size)
+void *muon__st_grow(void *list, size_t count, size_t size, const char *what)
 {
     if ((count & (count - 1)) != 0) return list;
-    void *larger = muon__calloc(count ? 2 * count : 1, size, "safetensors header");
+    void *larger = muon__calloc(count ? 2 * count : 1, size, what);
     if (!larger) return NULL;
     if (count) memcpy(larger, list, count * size);
     free(list);
@@ -126,7 +124,7 @@ static muon_status check_range(const st_item *item, int64_t data_bytes)
 /* Takes over `name`. */
 static muon_status parse_tensor(st_header *h, json_cursor *c, char *name, int64_t data_bytes)
 {
-    st_item *items = grow(h->items, h->count, sizeof *h->items);
+    st_item *items = muon__st_grow(h->items, h->count, sizeof *h->items, "safetensors header");
     if (!items) {
         free(name);
         return MUON_E_NOMEM;
@@ -143,7 +141,8 @@ static muon_status parse_tensor(st_header *h, json_cursor *c, char *name, int64_
 
 static muon_status parse_pair(st_header *h, json_cursor *c)
 {
-    st_pair *pairs = grow(h->metadata, h->nmetadata, sizeof *h->metadata);
+    st_pair *pairs =
+        muon__st_grow(h->metadata, h->nmetadata, sizeof *h->metadata, "safetensors header");
     if (!pairs) return MUON_E_NOMEM;
     h->metadata = pairs;
     st_pair *pair = &pairs[h->nmetadata++];
@@ -240,7 +239,7 @@ static muon_status parse(st_header *h, const char *text, size_t length, int64_t 
 {
     REQUIRE(length > 0 && text[0] == '{', E_FORMAT, "the header does not begin with '{'");
     json_cursor c;
-    TRY(muon__json_start(&c, text, length));
+    TRY(muon__json_start(&c, text, length, "header"));
     TRY(muon__json_take(&c, '{'));
     for (size_t n = 0;; n++) {
         int more = 0;

@@ -9,6 +9,8 @@
 #include "base/status.h"
 #include "muon/safetensors.h"
 
+#include <stdio.h>
+
 #define ST_LENGTH_BYTES 8              /* the header's length, before the header */
 #define ST_HEADER_MAX   100000000      /* bytes; what the other readers of the format accept */
 #define ST_METADATA     "__metadata__" /* the one key that is not a tensor */
@@ -67,6 +69,10 @@ typedef struct st_header {
     int has_metadata;
 } st_header;
 
+/* A list that doubles at powers of two, with room for one more that is zeroed. NULL: no memory for
+ * `what`, and the list is as it was. */
+void *muon__st_grow(void *list, size_t count, size_t size, const char *what);
+
 /* The header's length from the first 8 bytes of a file of this size. */
 muon_status muon__st_header_length(size_t *length, const unsigned char prefix[ST_LENGTH_BYTES],
                                    int64_t file_bytes);
@@ -82,18 +88,22 @@ typedef struct st_place {
     size_t index; /* in the caller's list */
 } st_place;
 
-/* What muon_st_write will write: `head` (length, header, padding), then the tensors in this order. */
+/* What a file will be: `head` (length, header, padding), then the tensors in this order. */
 typedef struct st_layout {
     char *head;
     size_t head_bytes; /* a multiple of 8 */
     st_place *places;
 } st_layout;
 
-/* Checks the caller's tensors and metadata. Wider dtypes come first, so that every tensor is aligned
+/* Checks the caller's tensors, but for their data, and metadata. Wider dtypes come first, so that every tensor is aligned
  * to its elements in the file (readers that map files need that); among equals the order is the
  * caller's. The same input always gives the same bytes. */
 muon_status muon__st_layout_create(st_layout *out, const muon_st_tensor *tensors, size_t count,
                                    const muon_st_entry *metadata, size_t nmetadata);
 void muon__st_layout_destroy(st_layout *layout); /* zeroed is fine */
+
+/* A JSON string with its quotes. MUON_E_NAME if the text, which is `what`, is not UTF-8. Trouble of
+ * the stream itself is seen when it is closed. */
+muon_status muon__st_put_string(FILE *out, const char *text, const char *what);
 
 #endif

@@ -19,7 +19,6 @@ static muon_status check_named(st_place *p, const muon_st_tensor *t)
     TRY(muon__st_size(&bytes, MUON_E_SHAPE, dtype, t->ndim, t->shape));
     REQUIRE(t->bytes == (size_t)bytes, E_SHAPE, "%zu bytes, but shape and dtype %s need %" PRId64,
             t->bytes, dtype->word, bytes);
-    REQUIRE(t->data || t->bytes == 0, E_ARG, "no data");
     p->bits = dtype->bits;
     return MUON_OK;
 }
@@ -88,8 +87,7 @@ static muon_status check_metadata(const muon_st_entry *metadata, size_t count)
     return status;
 }
 
-/* A JSON string with its quotes. Trouble of the stream itself is seen when it is closed. */
-static muon_status put_string(FILE *out, const char *text, const char *what)
+muon_status muon__st_put_string(FILE *out, const char *text, const char *what)
 {
     json_error_t error = {0};
     json_t *string = json_pack_ex(&error, 0, "s", text);
@@ -109,9 +107,9 @@ static muon_status put_metadata(FILE *out, const muon_st_entry *metadata, size_t
     fputs("\"" ST_METADATA "\":{", out);
     for (size_t i = 0; i < count; i++) {
         if (i > 0) fputc(',', out);
-        TRY(put_string(out, metadata[i].key, "a metadata key"));
+        TRY(muon__st_put_string(out, metadata[i].key, "a metadata key"));
         fputc(':', out);
-        TRY(put_string(out, metadata[i].value, "a metadata value"));
+        TRY(muon__st_put_string(out, metadata[i].value, "a metadata value"));
     }
     fputc('}', out);
     return MUON_OK;
@@ -119,7 +117,7 @@ static muon_status put_metadata(FILE *out, const muon_st_entry *metadata, size_t
 
 static muon_status put_tensor(FILE *out, const muon_st_tensor *t, int64_t begin, int64_t end)
 {
-    TRY(put_string(out, t->name, "a tensor's name"));
+    TRY(muon__st_put_string(out, t->name, "a tensor's name"));
     fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", t->dtype);
     for (int i = 0; i < t->ndim; i++)
         fprintf(out, i ? ",%" PRId64 : "%" PRId64, t->shape[i]);

@@ -1,9 +1,8 @@
 /* safetensors_read.c - an open file: its header in memory, its tensors read on demand. */
-#include "muon/safetensors.h"
+#include "io/safetensors_read.h"
 
 #include "base/memory.h"
 #include "base/versioned.h"
-#include "io/safetensors_header.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +24,7 @@ struct muon_st {
     st_header header;
 };
 
-static muon_status read_at(int fd, void *data, size_t bytes, int64_t offset)
+muon_status muon__st_read_at(int fd, void *data, size_t bytes, int64_t offset)
 {
     char *to = data;
     while (bytes > 0) {
@@ -48,13 +47,13 @@ static muon_status read_header(muon_st *file, int64_t file_bytes)
     REQUIRE(file_bytes >= ST_LENGTH_BYTES, E_FORMAT,
             "%" PRId64 " bytes are too few for a safetensors file", file_bytes);
     unsigned char prefix[ST_LENGTH_BYTES];
-    TRY(read_at(file->fd, prefix, sizeof prefix, 0));
+    TRY(muon__st_read_at(file->fd, prefix, sizeof prefix, 0));
     size_t length = 0;
     TRY(muon__st_header_length(&length, prefix, file_bytes));
     char *text = NULL;
     TRY(CALLOC(&text, length, "safetensors header"));
     file->data = ST_LENGTH_BYTES + (int64_t)length;
-    muon_status status = read_at(file->fd, text, length, ST_LENGTH_BYTES);
+    muon_status status = muon__st_read_at(file->fd, text, length, ST_LENGTH_BYTES);
     if (status == MUON_OK)
         status = muon__st_header_parse(&file->header, text, length, file_bytes - file->data);
     free(text);
@@ -96,6 +95,21 @@ void muon_st_close(muon_st *file)
     muon__st_header_destroy(&file->header);
     free(file->path);
     free(file);
+}
+
+const st_header *muon__st_header(const muon_st *file)
+{
+    return &file->header;
+}
+
+int64_t muon__st_data(const muon_st *file)
+{
+    return file->data;
+}
+
+int muon__st_fd(const muon_st *file)
+{
+    return file->fd;
 }
 
 size_t muon_st_count(const muon_st *file)
@@ -162,7 +176,8 @@ const char *muon_st_metadata(const muon_st *file, const char *key)
 static muon_status read_part(const muon_st *file, const st_item *item, void *data, size_t bytes,
                              size_t from)
 {
-    muon_status status = read_at(file->fd, data, bytes, file->data + item->begin + (int64_t)from);
+    muon_status status =
+        muon__st_read_at(file->fd, data, bytes, file->data + item->begin + (int64_t)from);
     if (status == MUON_OK) return MUON_OK;
     return muon__fail_in(status, "%s: tensor '%s'", file->path, muon__st_show(item->name).text);
 }

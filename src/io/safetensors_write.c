@@ -14,6 +14,14 @@ static muon_status write_all(replacement *r, const st_layout *layout, size_t cou
     return MUON_OK;
 }
 
+static muon_status check_data(const muon_st_tensor *tensors, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        REQUIRE(tensors[i].data || tensors[i].bytes == 0, E_ARG, "tensor '%s': no data",
+                muon__st_show(tensors[i].name).text);
+    return MUON_OK;
+}
+
 static muon_status replace_file(const char *path, const st_layout *layout, size_t count)
 {
     replacement r;
@@ -32,8 +40,11 @@ muon_status muon_st_write(const char *path, const muon_st_tensor *tensors, size_
     REQUIRE(metadata || nmetadata == 0, E_ARG, "%s: %zu metadata entries at NULL", path, nmetadata);
     st_layout layout = {0};
     muon_status status = muon__st_layout_create(&layout, tensors, count, metadata, nmetadata);
-    if (status != MUON_OK) return muon__fail_in(status, "%s", path);
-    status = replace_file(path, &layout, count);
+    if (status == MUON_OK) status = check_data(tensors, count);
+    if (status == MUON_OK)
+        status = replace_file(path, &layout, count);
+    else
+        status = muon__fail_in(status, "%s", path);
     muon__st_layout_destroy(&layout);
     return status;
 }

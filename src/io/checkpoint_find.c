@@ -1,0 +1,170 @@
+/* The names of checkpoints, and which of those in a root are complete. */
+#include "io/checkpoint_parts.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static checkpoint_name name_with(const char *prefix, int64_t step)
+{
+    checkpoint_name name;
+    snprintf(name.text, sizeof name.text, "%sstep-%08" PRId64, prefix, step);
+    return name;
+}
+
+checkpoint_name muon__checkpoint_name(int64_t step)
+{
+    return name_with("", step);
+}
+
+checkpoint_name muon__checkpoint_saving(int64_t step)
+{
+    return name_with(SAVING_PREFIX, step);
+}
+
+checkpoint_name muon__checkpoint_removing(int64_t step)
+{
+    return name_with(REMOVING_PREFIX, step);
+}
+
+checkpoint_name muon__checkpoint_link(int64_t step)
+{
+    return name_with(LINK_PREFIX, step);
+}
+
+int64_t muon__checkpoint_step_of(const char *name)
+{
+    if (strncmp(name, "step-", 5) != 0) return -1;
+    char *end;
+    errno = 0;
+    long long step = strtoll(name + 5, &end, 10);
+    /* Only what we write ourselves: no sign, no space, no zeros too many. */
+    int is_ours = errno == 0 && step >= 0 && !strcmp(name, muon__checkpoint_name(step).text);
+    return is_ours ? step : -1;
+}
+
+/* ---- Which are complete */
+
+typedef struct found_steps {
+    const char *root;
+    int64_t *steps;
+    size_t count, room;
+} found_steps;
+
+static muon_status append(found_steps *found, int64_t step)
+{
+    if (found->count == found->room) {
+        size_t room = found->room > 0 ? 2 * found->room : 16;
+        int64_t *steps = realloc(found->steps, room * sizeof *steps);
+        REQUIRE(steps, E_NOMEM, "%s: no memory for %zu steps", found->root, room);
+        found->steps = steps;
+        found->room = room;
+    }
+    found->steps[found->count++] = step;
+    return MUON_OK;
+}
+
+/* Damage is no reason to fail here, and neither is what another process removes meanwhile. A disk
+ * that fails is one: we would otherwise pass over checkpoints that are there. */
+static muon_status visit_step(void *user, int root, const char *name)
+{
+    found_steps *found = user;
+    int64_t step = muon__checkpoint_step_of(name);
+    if (step < 0) return MUON_OK;
+    int dir = muon__directory_open(root, name);
+    if (dir < 0) {
+        int is_none = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
+        REQUIRE(is_none, E_IO, "%s/%s: %s", found->root, name, strerror(errno));
+        return MUON_OK;
+    }
+    checkpoint_marker marker = {0};
+    muon_status status = muon__marker_read_at(&marker, dir, name);
+    close(dir);
+    if (status == MUON_E_FORMAT) return MUON_OK;
+    if (status != MUON_OK) return muon__fail_in(status, "%s", found->root);
+    int fits = marker.step == step;
+    muon__marker_destroy(&marker);
+    return fits ? append(found, step) : MUON_OK;
+}
+
+static int compare_steps(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a;
+    int64_t y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+muon_status muon__checkpoint_steps_at(int64_t **steps, size_t *nsteps, int root, const char *path)
+{
+    found_steps found = {.root = path};
+    muon_status status = muon__each_name(root, path, visit_step, &found);
+    if (status != MUON_OK) {
+        free(found.steps);
+        return status;
+    }
+    if (found.count > 0) qsort(found.steps, found.count, sizeof *found.steps, compare_steps);
+    *steps = found.steps;
+    *nsteps = found.count;
+    return MUON_OK;
+}
+
+muon_status muon__checkpoint_steps(int64_t **steps, size_t *nsteps, const char *root)
+{
+    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    REQUIRE(fd >= 0, E_IO, "%s: %s", root, strerror(errno));
+    muon_status status = muon__checkpoint_steps_at(steps, nsteps, fd, root);
+    close(fd);
+    return status;
+}
+
+/* ---- One of them */
+
+/* path without slashes at its end, and with room for `more` bytes and a terminator behind. */
+static muon_status copy_path(char **out, size_t *length, const char *path, size_t more)
+{
+    *length = strlen(path);
+    while (*length > 1 && path[*length - 1] == '/')
+        --*length;
+    TRY(CALLOC(out, *length + more + 1, "the path of a checkpoint"));
+    memcpy(*out, path, *length);
+    return MUON_OK;
+}
+
+static muon_status append_newest(char *path, size_t length)
+{
+    int64_t *steps = NULL;
+    size_t nsteps = 0;
+    TRY(muon__checkpoint_steps(&steps, &nsteps, path));
+    REQUIRE(nsteps > 0, E_IO, "%s: has no complete checkpoint", path);
+    sprintf(path + length, "/%s", muon__checkpoint_name(steps[nsteps - 1]).text);
+    free(steps);
+    return MUON_OK;
+}
+
+muon_status muon__checkpoint_resolve(char **out, const char *path)
+{
+    size_t length;
+    char *text;
+    TRY(copy_path(&text, &length, path, 1 + sizeof(checkpoint_name) + sizeof CHECKPOINT_MARKER));
+    const char *slash = strrchr(text, '/');
+    int is_one = muon__checkpoint_step_of(slash ? slash + 1 : text) >= 0;
+    if (!is_one) {
+        struct stat info;
+        sprintf(text + length, "/" CHECKPOINT_MARKER);
+        is_one = lstat(text, &info) == 0;
+        text[length] = '\0';
+    }
+    muon_status status = is_one ? MUON_OK : append_newest(text, length);
+    if (status == MUON_OK)
+        *out = text;
+    else
+        free(text);
+    return status;
+}

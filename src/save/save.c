@@ -1,0 +1,138 @@
+/* Saving: agree, make the directory, write together, agree, complete it, agree. */
+#include "save/save.h"
+#include "base/crc32c.h"
+#include "base/versioned.h"
+#include "save/saving.h"
+
+#include <assert.h>
+#include <string.h>
+
+void muon_save_args_init(muon_save_args *args, size_t struct_size)
+{
+    static const muon_save_args defaults = {.struct_size = sizeof defaults,
+                                            .file_bytes = CHECKPOINT_FILE_BYTES};
+    muon__struct_init(args, sizeof defaults, &defaults, struct_size);
+}
+
+static muon_status read_args(muon_save_args *in, const char *root, const muon_save_args *args)
+{
+    muon_save_args_init(in, sizeof *in);
+    if (args) TRY(muon__struct_load(in, sizeof *in, sizeof *in, args, "muon_save_args"));
+    REQUIRE(root && *root, E_ARG, "muon_save: root must be the name of a directory");
+    REQUIRE(in->step >= 0, E_VALUE, "muon_save: step is %lld, must not be negative",
+            (long long)in->step);
+    REQUIRE(in->file_bytes > 0, E_VALUE, "muon_save: file_bytes is %lld, must be positive",
+            (long long)in->file_bytes);
+    REQUIRE(in->keep >= 0, E_VALUE, "muon_save: keep is %d, must not be negative", in->keep);
+    return MUON_OK;
+}
+
+static muon_status prepare(saving **out, muon_opt *opt, const char *root,
+                           const muon_save_args *args, int beside)
+{
+    muon_save_args in;
+    TRY(read_args(&in, root, args));
+    return muon__saving_create(out, opt, root, &in, beside);
+}
+
+/* Rank 0's part before the others can write. */
+static muon_status make_directory(saving *s)
+{
+    if (s->opt->comm.rank != 0) return MUON_OK;
+    TRY(muon__checkpoint_begin(&s->dir, s->root, s->args.step, s->args.replace));
+    for (size_t i = 0; i < s->files->nfiles; i++)
+        TRY(muon__checkpoint_add(s->dir, s->files->files[i].name, s->files->files[i].bytes));
+    return MUON_OK;
+}
+
+static muon_status begin(saving **out, muon_opt *opt, const char *root, const muon_save_args *args,
+                         int beside)
+{
+    saving *s = NULL;
+    muon_status status = prepare(&s, opt, root, args, beside);
+    status = muon__together_agree(opt, status, s ? muon__saving_digest(s) : 0,
+                                  "the arguments, metadata or settings", "muon_save");
+    assert(status != MUON_OK || s); /* a rank that has none has said so */
+    if (status == MUON_OK) status = muon__together_status(opt, make_directory(s), "muon_save");
+    if (status == MUON_OK) status = muon__saving_gather(s);
+    if (status != MUON_OK) {
+        muon__saving_destroy(s);
+        return status;
+    }
+    muon__saving_write(s);
+    *out = s;
+    return MUON_OK;
+}
+
+/* Rank 0's part after all have written. */
+static muon_status complete(saving *s, uint32_t *shares)
+{
+    if (s->opt->comm.rank != 0) return MUON_OK;
+    for (size_t i = 0; i < s->tensors.n; i++)
+        shares[i] = muon__crc32c_whole(shares[i], (int64_t)s->files->tensors[i].tensor.bytes);
+    checkpoint_dir *dir = s->dir;
+    s->dir = NULL;
+    return muon__checkpoint_complete(dir, s->root, s->args.step, s->files, shares, s->args.keep);
+}
+
+static muon_status end(saving *s)
+{
+    muon_opt *opt = s->opt;
+    TRY(muon__together_status(opt, muon__saving_result(s), "muon_save"));
+    TRY(muon__together_combine(s->combining, opt, s->shares, s->tensors.n, "muon_save"));
+    return muon__together_status(opt, complete(s, s->shares), "muon_save");
+}
+
+static muon_status check_idle(const muon_opt *opt, const char *what)
+{
+    REQUIRE(opt, E_ARG, "%s: opt must not be NULL", what);
+    REQUIRE(!opt->broken, E_BROKEN, "%s: an earlier step failed half-way; destroy this optimizer",
+            what);
+    REQUIRE(!opt->unloaded, E_BROKEN,
+            "%s: the last muon_load failed half-way; there is nothing to save", what);
+    REQUIRE(!opt->saving, E_ARG, "%s: an earlier muon_save_start waits for muon_save_finish", what);
+    return MUON_OK;
+}
+
+muon_status muon_save(muon_opt *opt, const char *root, const muon_save_args *args)
+{
+    saving *s = NULL;
+    TRY(check_idle(opt, "muon_save"));
+    TRY(begin(&s, opt, root, args, 0));
+    muon_status status = end(s);
+    muon__saving_destroy(s);
+    return status;
+}
+
+muon_status muon_save_start(muon_opt *opt, const char *root, const muon_save_args *args)
+{
+    TRY(check_idle(opt, "muon_save_start"));
+    return begin(&opt->saving, opt, root, args, 1);
+}
+
+muon_status muon_save_finish(muon_opt *opt)
+{
+    REQUIRE(opt, E_ARG, "muon_save_finish: opt must not be NULL");
+    REQUIRE(opt->saving, E_ARG, "muon_save_finish: no save is under way");
+    /* Ranks that were parted cannot agree that all have written. */
+    muon_status status =
+        opt->broken && opt->comm.size > 1
+            ? muon__fail(MUON_E_BROKEN,
+                         "muon_save_finish: an earlier step failed half-way, and the "
+                         "save with it; destroy this optimizer")
+            : end(opt->saving);
+    muon__save_drop(opt);
+    return status;
+}
+
+int muon_save_is_written(const muon_opt *opt)
+{
+    return !opt || !opt->saving || atomic_load(&opt->saving->is_written);
+}
+
+void muon__save_drop(muon_opt *opt)
+{
+    if (!opt) return;
+    muon__saving_destroy(opt->saving);
+    opt->saving = NULL;
+}

@@ -1,0 +1,9 @@
+/* save.h - for who destroys an optimizer: a save that is under way goes first. */
+#ifndef SAVE_SAVE_H
+#define SAVE_SAVE_H
+
+#include "muon/checkpoint.h"
+
+void muon__save_drop(muon_opt *opt); /* not collective; NULL is fine */
+
+#endif
