@@ -1,10 +1,13 @@
 /* muonctl bench - how fast, compared with what this machine can do, and whether it is right. */
 #include "bench.h"
+#include "bench_offload.h"
 #include "bench_ranks.h"
+#include "bench_save.h"
 #include "commands.h"
 #include "launch.h"
 #include "names.h"
 #include "report.h"
+#include "size.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +17,8 @@
 static compute how;
 static int repeat = 7, as_table, list;
 static double min_time = 1;
+static const char *dir = "/tmp", *ram_budget;
+static int64_t budget_bytes;
 
 static const option options[] = {
     {.name = "repeat",
@@ -32,6 +37,18 @@ static const option options[] = {
      .most = 3600,
      .standard = "1",
      .help = "seconds for each problem at least"},
+    {.name = "dir",
+     .argument = "DIR",
+     .type = OPTION_TEXT,
+     .target = &dir,
+     .standard = "/tmp",
+     .help = "where the files of save: and offload: are"},
+    {.name = "ram-budget",
+     .argument = "SIZE",
+     .type = OPTION_TEXT,
+     .target = &ram_budget,
+     .standard = "a quarter of the state",
+     .help = "offload: bytes of state in memory, like 500M"},
     {.name = "table",
      .type = OPTION_FLAG,
      .target = &as_table,
@@ -49,11 +66,60 @@ static const char *const standard_problems[] = {"ns:768x2048",  "ns:1024x4096", 
                                                 "momentum:50M", "update:50M",    "step:gpt2-124m"};
 enum { NSTANDARD = sizeof standard_problems / sizeof standard_problems[0] };
 
+/* Problems that are not rated against the machine's best are measured by drivers of their own. */
+typedef struct driver {
+    const char *prefix, *grammar, *help;
+    int many_ranks; /* under mpirun, too */
+    int (*check)(const char *model_name);
+    int (*run)(const char *text, const char *model_name);
+} driver;
+
+static int run_ranks(const char *text, const char *model_name)
+{
+    bench_ranks_settings settings = {&how, repeat, as_table, min_time};
+    return bench_ranks_run(text, model_name, &settings);
+}
+
+static int run_save(const char *text, const char *model_name)
+{
+    bench_save_settings settings = {&how, dir, repeat, as_table, min_time};
+    return bench_save_run(text, model_name, &settings);
+}
+
+static int run_offload(const char *text, const char *model_name)
+{
+    bench_offload_settings settings = {&how, dir, budget_bytes, repeat, as_table, min_time};
+    return bench_offload_run(text, model_name, &settings);
+}
+
+static const driver drivers[] = {
+    {"ranks:", "ranks:MODEL", "the same on all ranks of mpirun, against one of them", 1,
+     bench_ranks_check, run_ranks},
+    {"save:", "save:MODEL", "a checkpoint, saved and loaded, against one plain file", 1,
+     bench_save_check, run_save},
+    {"offload:", "offload:MODEL", "a step with its state in a file, against memory", 0,
+     bench_offload_check, run_offload},
+};
+enum { NDRIVERS = sizeof drivers / sizeof drivers[0] };
+
+/* The driver of a problem and what follows the ':', or NULL. */
+static const driver *find_driver(const char *text, const char **rest)
+{
+    for (size_t i = 0; i < NDRIVERS; i++) {
+        size_t length = strlen(drivers[i].prefix);
+        if (strncmp(text, drivers[i].prefix, length) != 0) continue;
+        *rest = text + length;
+        return &drivers[i];
+    }
+    return NULL;
+}
+
 static void print_list(void)
 {
     for (size_t i = 0; i < NKINDS; i++)
         printf("%-28s %s\n", kinds[i]->grammar, kinds[i]->help);
-    printf("%-28s %s\n", "ranks:MODEL", "the same on all ranks of mpirun, against one of them");
+    for (size_t i = 0; i < NDRIVERS; i++)
+        printf("%-28s %s\n", drivers[i].grammar, drivers[i].help);
     printf("\nwithout PROBLEM:");
     for (size_t i = 0; i < NSTANDARD; i++)
         printf(" %s", standard_problems[i]);
@@ -71,19 +137,15 @@ static const bench_kind *find_kind(const char *text, const char **rest)
     return NULL;
 }
 
-/* "ranks:MODEL" is measured by a driver of its own: what follows the ':', or NULL. */
-static const char *ranks_model(const char *text)
-{
-    static const char prefix[] = "ranks:";
-    return strncmp(text, prefix, sizeof prefix - 1) == 0 ? text + sizeof prefix - 1 : NULL;
-}
-
 static int check(const char *text)
 {
     const char *rest;
-    if (ranks_model(text)) return bench_ranks_check(ranks_model(text));
-    if (launch_size() > 1)
-        return cli_misuse("'%s' is for one process; under mpirun there is ranks:MODEL", text);
+    const driver *own = find_driver(text, &rest);
+    if (launch_size() > 1 && !(own && own->many_ranks))
+        return cli_misuse("'%s' is for one process; under mpirun there are ranks:MODEL and "
+                          "save:MODEL",
+                          text);
+    if (own) return own->check(rest);
     const bench_kind *kind = find_kind(text, &rest);
     if (kind && *rest) return kind->check(rest);
     if (kind) return cli_misuse("'%s' is incomplete: %s", text, kind->grammar);
@@ -92,6 +154,9 @@ static int check(const char *text)
     names_start(&nearest, name);
     for (size_t i = 0; i < NKINDS; i++)
         names_offer(&nearest, kinds[i]->name);
+    names_offer(&nearest, "ranks");
+    names_offer(&nearest, "save");
+    names_offer(&nearest, "offload");
     int code = cli_misuse("unknown problem '%s'%s", text, names_hint(&nearest));
     free(name);
     return code;
@@ -154,11 +219,9 @@ static int bench(const char *text)
 {
     bench_problem *problem = NULL;
     outcome best;
-    const char *rest = ranks_model(text);
-    if (rest) {
-        bench_ranks_settings settings = {&how, repeat, as_table, min_time};
-        return bench_ranks_run(text, rest, &settings);
-    }
+    const char *rest;
+    const driver *own = find_driver(text, &rest);
+    if (own) return own->run(text, rest);
     DO(find_kind(text, &rest)->create(&problem, rest, &how));
     if (isatty(STDERR_FILENO)) fprintf(stderr, "%s ...\n", text);
     bench_machine *machine = bench_machine_create(problem->limit, problem->bytes, how.threads);
@@ -174,10 +237,15 @@ static int bench_all(int noperands, char **operands)
 {
     DO(compute_resolve(&how));
     if (noperands == 0 && launch_size() > 1)
-        return cli_misuse("under mpirun name a problem: ranks:MODEL");
-    for (int i = 0; i < noperands; i++)
+        return cli_misuse("under mpirun name a problem: ranks:MODEL or save:MODEL");
+    if (ram_budget) DO(size_parse("ram-budget", ram_budget, &budget_bytes));
+    int rated = noperands == 0; /* is there a row for the table? */
+    const char *rest;
+    for (int i = 0; i < noperands; i++) {
         DO(check(operands[i]));
-    if (as_table && launch_size() == 1)
+        if (!find_driver(operands[i], &rest)) rated = 1;
+    }
+    if (as_table && rated)
         printf("%-28s %11s %9s %9s %6s\n", "problem", "seconds", "rate", "peak", "ratio");
     for (int i = 0; i < noperands; i++)
         DO(bench(operands[i]));
@@ -209,12 +277,14 @@ const command cmd_bench = {
         "(useful GFLOP/s or GB/s), peak (the machine's rate, null if unknown), ratio, threads, "
         "unit, algorithm, best_of, verified. What was timed is verified; a wrong result ends the "
         "run with exit code 1. Under mpirun, ranks:MODEL compares a step on all ranks with the "
-        "same step "
-        "on one of them. Without PROBLEM a standard list is run; --list prints it.",
+        "same step on one of them; save:MODEL compares a checkpoint with a plain file of the same "
+        "size, and offload:MODEL a step with its state in a file with one in memory; these three "
+        "have keys of their own. Without PROBLEM a standard list is run; --list prints it.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl bench ns:1024x4096 ns:64x192x512 adamw:50M step:gpt2-124m\n"
                "  muonctl bench ns:1024x4096@coefficients=polar_express,algorithm=gram --table\n"
-               "  mpirun -n 2 muonctl bench ranks:gpt2-124m --threads 1",
+               "  mpirun -n 2 muonctl bench ranks:gpt2-124m --threads 1\n"
+               "  muonctl bench offload:gpt2-350m --dir /scratch --ram-budget 400M --table",
     .run = run,
 };

@@ -90,6 +90,23 @@ static const option options[] = {
     {WHOLE("validate-with", o.settings.validations, 1, MOST_BATCH),
      .help = "sequences of a validation at most", .standard = "64"},
 
+    {TEXT("save", "DIR", o.settings.saving.dir),
+     .help = "directory for checkpoints; one is saved when the run ends or is interrupted"},
+    {WHOLE("save-every", o.settings.saving.every, 1, MOST_STEPS),
+     .help = "steps from one checkpoint to the next", .standard = "only at the end"},
+    {WHOLE("keep", o.settings.saving.keep, 1, MOST_STEPS),
+     .help = "so many checkpoints; older ones are removed", .standard = "all"},
+    {FLAG("save-async", o.settings.saving.async),
+     .help = "write checkpoints while the run goes on, from a copy of weights and state"},
+    {FLAG("resume", o.settings.saving.resume),
+     .help = "go on from the newest complete checkpoint in --save; without one, begin"},
+    {TEXT("from", "PATH", o.settings.saving.from),
+     .help = "begin with this checkpoint, or the newest of this directory"},
+    {TEXT("offload", "DIR", o.settings.optimizer.offload_dir),
+     .help = "keep the optimizer's state in a file there, which goes away with the run"},
+    {TEXT("ram-budget", "SIZE", o.ram_budget),
+     .help = "with --offload: state that a rank has in memory at most, as in 500M or 2G"},
+
     {WHOLE("sample", o.sample.bytes, 0, MOST_SAMPLE),
      .help = "bytes of text that the model writes at the end", .standard = "200"},
     {NUMBER("temperature", o.sample.temperature, 0, 1e6),
@@ -124,11 +141,14 @@ const command cmd_train = {
         "its work; the losses are those of one rank up to rounding, and with --deterministic to "
         "the bit. Progress goes to standard error, the result to standard output. Ctrl-C ends the "
         "run after the step that it is in, with everything written and exit code 130; a second one "
-        "ends it at once. A NaN or infinity skips the step; ten in a row end the run.",
+        "ends it at once. A NaN or infinity skips the step; ten in a row end the run. With --save "
+        "and --resume the same command line, started again, goes on where it was stopped, with the "
+        "same bits as if it never was.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl train --compare adamw --out run\n"
                "  muonctl train --data book.txt --model medium --steps 1000 --prompt 'Once '\n"
-               "  mpirun -n 4 muonctl train --model moe --mesh fsdp=2,ep=2",
+               "  mpirun -n 4 muonctl train --model moe --mesh fsdp=2,ep=2\n"
+               "  muonctl train --save checkpoints --save-every 50 --keep 3 --resume",
     .run = run,
 };

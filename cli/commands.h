@@ -4,6 +4,6 @@
 
 #include "options.h"
 
-extern const command cmd_ortho, cmd_step, cmd_explain, cmd_plan, cmd_train, cmd_bench;
+extern const command cmd_ortho, cmd_step, cmd_explain, cmd_plan, cmd_train, cmd_ckpt, cmd_bench;
 
 #endif

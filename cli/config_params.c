@@ -1,5 +1,6 @@
 /* "params" and "classify": the tensors of a file become parameters with matrices and a group. */
 #include "config.h"
+#include "patterns.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,32 +79,15 @@ static const field rule_fields[] = {
     {.key = "ranges", .type = FIELD_ANY, .offset = offsetof(rule, layout.ranges_at)},
 };
 
-/* Which parameters a pattern matches, asked of the classifier so that globs mean one thing: those
- * that it would freeze. hit[i] is 1 or 0; returns how many. */
+/* Which parameters a pattern matches: hit[i] is 1 or 0; returns how many. */
 static size_t find_matches(const config *c, const char *pattern, char *hit)
 {
-    static const char *const all[] = {"*"};
-    enum { REST, FOUND };
-    muon_classifier classifier;
-    muon_classifier_init(&classifier, sizeof classifier);
-    classifier.frozen_patterns = &pattern;
-    classifier.adamw_patterns = all;
-    classifier.nfrozen_patterns = classifier.nadamw_patterns = 1;
-    classifier.frozen_group = FOUND;
-    classifier.adamw_group = REST;
-
-    muon_param *trial = cli_alloc(c->nparams, sizeof *trial);
-    for (size_t i = 0; i < c->nparams; i++) {
-        muon_param_init(&trial[i], sizeof trial[i]);
-        trial[i].name = c->params[i].name;
-    }
-    size_t found = 0;
-    int any = muon_classify(trial, c->nparams, &classifier) == MUON_OK; /* no match is its error */
-    for (size_t i = 0; any && i < c->nparams; i++) {
-        hit[i] = trial[i].group == FOUND;
-        found += trial[i].group == FOUND;
-    }
-    free(trial);
+    const char **names = cli_alloc(c->nparams, sizeof *names);
+    for (size_t i = 0; i < c->nparams; i++)
+        names[i] = c->params[i].name;
+    memset(hit, 0, c->nparams);
+    size_t found = patterns_match(pattern, names, c->nparams, hit);
+    free(names);
     return found;
 }
 

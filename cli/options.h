@@ -42,6 +42,10 @@ typedef struct command {
     size_t noptions;
     const char *example;
     int (*run)(int noperands, char **operands);
+    /* Commands of its own, chosen by the first word and called "NAME WORD"; then it has no operands,
+     * options and run itself. */
+    const struct command *const *parts;
+    size_t nparts;
 } command;
 
 /* Fills the targets; operands are moved to the front of argv and counted. CLI_MISUSE with a message
@@ -49,5 +53,7 @@ typedef struct command {
 int options_parse(const command *cmd, int argc, char **argv, int *noperands, int *helped);
 
 void options_help(const command *cmd);
+/* Its `about`, broken into lines. */
+void options_about(const command *cmd);
 
 #endif

@@ -80,11 +80,16 @@ static void print_option(const option *o)
     print_wrapped(help, HELP_COLUMN);
 }
 
+void options_about(const command *cmd)
+{
+    print_wrapped(cmd->about, 0);
+}
+
 void options_help(const command *cmd)
 {
     usage(cmd);
     printf("\n");
-    print_wrapped(cmd->about, 0);
+    options_about(cmd);
     printf("\nOptions:\n");
     for (size_t i = 0; i < cmd->noptions; i++)
         print_option(&cmd->options[i]);

@@ -4,8 +4,10 @@
 #include "names.h"
 #include "node.h"
 #include "plan_case.h"
+#include "size.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the model ---------------------------------------------------------------------------------- */
@@ -150,6 +152,31 @@ static int resolve_mesh(train_options *o)
     return CLI_DONE;
 }
 
+static int resolve_saving(const train_options *o)
+{
+    const train_saving *s = &o->settings.saving;
+    const char *lonely = s->every    ? "save-every"
+                         : s->keep   ? "keep"
+                         : s->async  ? "save-async"
+                         : s->resume ? "resume"
+                                     : NULL;
+    if (!s->dir && lonely) return cli_misuse("--%s: there is no --save DIR", lonely);
+    if (s->from && o->compare)
+        return cli_misuse("--from: two runs cannot begin with one optimizer's checkpoint; without "
+                          "--compare one can");
+    return CLI_DONE;
+}
+
+static int resolve_offload(train_options *o)
+{
+    optimizer_settings *s = &o->settings.optimizer;
+    if (!s->offload_dir && o->ram_budget)
+        return cli_misuse("--ram-budget: there is no --offload DIR");
+    if (s->offload_dir && !o->ram_budget)
+        return cli_misuse("--offload: --ram-budget SIZE says how much stays in memory");
+    return o->ram_budget ? size_parse("ram-budget", o->ram_budget, &s->offload_budget) : CLI_DONE;
+}
+
 int train_options_resolve(train_options *o)
 {
     DO(compute_resolve(&o->how));
@@ -158,6 +185,8 @@ int train_options_resolve(train_options *o)
     DO(resolve_model(o));
     DO(resolve_optimizers(o));
     if (o->mesh) DO(resolve_mesh(o));
+    DO(resolve_saving(o));
+    DO(resolve_offload(o));
     if (schedule_check(&o->settings.schedule) != MUON_OK)
         return cli_misuse("%s", muon_last_error());
     o->sample.seed = (uint64_t)o->settings.seed;

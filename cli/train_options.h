@@ -16,6 +16,7 @@ typedef struct train_options {
     /* Instead of the model's own, unless TRAIN_NOT_GIVEN. */
     int layers, width, context, heads, kv_heads, hidden, experts, top_k, expert_hidden;
     const char *out_dir, *metrics, *report, *trace;
+    const char *ram_budget;
     int list, quiet;
     compute how;
 } train_options;

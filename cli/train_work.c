@@ -22,6 +22,7 @@ typedef struct session {
     metrics *lines;                 /* rank 0's; NULL: none */
     char *metrics, *report, *trace; /* paths, for free; NULL: not wanted */
     outputs out;                    /* rank 0's; count 0: none */
+    outputs saves;                  /* the directory of checkpoints, rank 0's */
     train_record records[MOST_RUNS];
     size_t nrecords;
 } session;
@@ -77,6 +78,11 @@ static int open_directory(session *s)
         DO(outputs_open(&s->out, s->o->out_dir));
         DO(check_directory(s->o->out_dir));
     }
+    const char *saves = s->o->settings.saving.dir;
+    if (saves) {
+        DO(outputs_open(&s->saves, saves));
+        DO(check_directory(saves));
+    }
     DO(check_file(s->metrics));
     DO(check_file(s->report));
     return check_file(s->trace);
@@ -96,10 +102,21 @@ static void choose_paths(session *s)
     s->trace = choose_path(s, s->o->trace, "trace.json");
 }
 
-static int open_metrics(session *s)
+/* For the first run. If that goes on from a checkpoint, so do they. */
+static muon_status start_metrics(session *s, const train_record *record)
 {
+    int goes_on = s->o->settings.saving.resume && record->resumed;
+    return goes_on ? metrics_append(&s->lines, s->metrics) : metrics_open(&s->lines, s->metrics);
+}
+
+static int open_metrics(session *s, const train_record *record)
+{
+    muon_status status = MUON_OK;
     if (launch_rank() != 0 || !s->metrics) return CLI_DONE;
-    return metrics_open(&s->lines, s->metrics) == MUON_OK ? CLI_DONE : cli_fail_library();
+    if (!s->lines) status = start_metrics(s, record);
+    if (status == MUON_OK && s->o->settings.saving.resume)
+        status = metrics_cut(s->lines, record->label, record->resumed);
+    return status == MUON_OK ? CLI_DONE : cli_fail_library();
 }
 
 static int close_metrics(session *s)
@@ -124,10 +141,13 @@ static int take_steps(session *s, train_run *run, progress *shown, const train_r
 {
     while (!train_run_is_over(run)) {
         size_t before = record->nsteps;
+        int64_t saves = record->saves;
         muon_status status = train_run_step(run);
         int taken = record->nsteps > before; /* also if it was one too many that was skipped */
         if (taken) progress_step(shown, record);
         if (taken && s->lines) metrics_step(s->lines, record);
+        if (status == MUON_OK) status = train_run_save(run);
+        if (record->saves > saves) progress_saved(shown, record);
         if (status != MUON_OK) progress_end(shown);
         DO(settle(status));
     }
@@ -172,6 +192,16 @@ static int end_run(session *s, train_run *run, train_record *record)
     return s->o->out_dir && record == s->records ? write_weights(s, run) : CLI_DONE;
 }
 
+/* Where a run begins is told like its progress; what has changed since it was saved, always. */
+static void show_log(void *user, muon_log_level level, const char *message)
+{
+    const session *s = user;
+    if (level >= MUON_LOG_WARN)
+        cli_note("%s", message);
+    else if (launch_rank() == 0 && !s->o->quiet)
+        fprintf(stderr, "%s\n", message);
+}
+
 static int run_once(session *s, const train_settings *settings)
 {
     train_run *run = NULL;
@@ -179,21 +209,36 @@ static int run_once(session *s, const train_settings *settings)
     progress shown;
     DO(settle(train_run_create(&run, settings, launch_comm(), record)));
     progress_start(&shown, launch_rank() == 0 && !s->o->quiet ? stderr : NULL, record);
-    int code = record == s->records ? launch_agree(open_metrics(s)) : CLI_DONE;
+    int code = launch_agree(open_metrics(s, record));
     if (code == CLI_DONE) code = take_steps(s, run, &shown, record);
     if (code == CLI_DONE) code = launch_agree(end_run(s, run, record));
     train_run_destroy(run);
     return code;
 }
 
+/* One of two: each has checkpoints of its own, in a directory of its optimizer's name. */
+static int run_beside(session *s, train_settings settings, const char *name)
+{
+    const char *dir = settings.saving.dir;
+    char *inside = dir ? cli_format("%s/%s", dir, name) : NULL;
+    settings.saving.dir = inside;
+    int code = run_once(s, &settings);
+    free(inside);
+    return code;
+}
+
 static int run_all(session *s)
 {
-    train_settings settings = s->o->settings;
+    const train_options *o = s->o;
+    train_settings settings = o->settings;
     settings.interrupted = &interrupted;
-    DO(run_once(s, &settings));
-    if (!s->o->compare || s->records[0].interrupted) return CLI_DONE;
+    settings.log = show_log;
+    settings.log_user = s;
+    if (!o->compare) return run_once(s, &settings);
+    DO(run_beside(s, settings, o->optimizer));
+    if (s->records[0].interrupted) return CLI_DONE;
     settings.optimizer.muon = !settings.optimizer.muon;
-    return run_once(s, &settings);
+    return run_beside(s, settings, o->compare);
 }
 
 /* ---- results --------------------------------------------------------------------------- */
@@ -210,10 +255,15 @@ static void print_run(const train_record *r)
 {
     double seconds = train_record_step_seconds(r);
     double tokens = (double)r->tokens_per_step * (double)r->nsteps;
-    printf("%-6s%7zu%8lld%10.4f%12.4f%10.4f%11.0f%10.1f %%%8s\n", r->label, r->nsteps,
-           (long long)r->skipped, r->steps[r->nsteps - 1].loss,
-           r->validations[r->nvalidations - 1].loss, best_validation(r), tokens / seconds,
-           100 * train_record_optimizer_share(r), progress_time_of(r->seconds).text);
+    double validation = r->validations[r->nvalidations - 1].loss, best = best_validation(r);
+    printf("%-6s%7lld%8lld", r->label, (long long)train_record_done(r), (long long)r->skipped);
+    if (r->nsteps == 0) { /* all of them were taken before */
+        printf("%10s%12.4f%10.4f%11s%12s%8s\n", "-", validation, best, "-", "-", "-");
+        return;
+    }
+    printf("%10.4f%12.4f%10.4f%11.0f%10.1f %%%8s\n", r->steps[r->nsteps - 1].loss, validation, best,
+           tokens / seconds, 100 * train_record_optimizer_share(r),
+           progress_time_of(r->seconds).text);
 }
 
 static void print_results(const session *s)
@@ -248,12 +298,31 @@ static int write_results(session *s)
     return CLI_DONE;
 }
 
+static void drop(char **path)
+{
+    free(*path);
+    *path = NULL;
+}
+
+/* A run that was complete when it was resumed has nothing to tell that its files do not have already. */
+static void keep_files(session *s)
+{
+    for (size_t i = 0; i < s->nrecords; i++)
+        if (s->records[i].nsteps > 0) return;
+    if (s->metrics || s->report || s->trace)
+        cli_note("no step was left to take: metrics, trace and report stay as they are");
+    drop(&s->metrics);
+    drop(&s->report);
+    drop(&s->trace);
+}
+
 static int work(session *s)
 {
     DO(launch_agree(train_options_resolve(s->o)));
     DO(launch_agree(open_directory(s)));
     catch_signals();
     DO(run_all(s));
+    keep_files(s);
     DO(launch_agree(write_results(s)));
     if (launch_rank() == 0) print_results(s);
     return s->records[s->nrecords - 1].interrupted ? TRAIN_INTERRUPTED : CLI_DONE;
@@ -266,12 +335,13 @@ int train_work(train_options *o)
     DO(launch_start());
     int code = work(&s);
     if (s.lines && close_metrics(&s) != CLI_DONE && code == CLI_DONE) code = CLI_FAILED;
-    if (s.o->out_dir && s.out.dir) outputs_close(&s.out);
+    if (s.out.dir) outputs_close(&s.out);
+    if (s.saves.dir) outputs_close(&s.saves);
     for (size_t i = 0; i < s.nrecords; i++)
         train_record_free(&s.records[i]);
-    free(s.metrics);
-    free(s.report);
-    free(s.trace);
+    drop(&s.metrics);
+    drop(&s.report);
+    drop(&s.trace);
     launch_end();
     return code;
 }

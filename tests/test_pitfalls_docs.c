@@ -34,6 +34,15 @@ static int has_word(const char *text, const char *name)
     return 0;
 }
 
+/* A file of tests/: a test, one on several ranks, or a program that is run as one. */
+static int is_file(const char *name)
+{
+    static const char *const kinds[] = {"test_", "mpi/test_", "kill_", "fuzz_"};
+    for (size_t i = 0; i < COUNT(kinds); i++)
+        if (strncmp(name, kinds[i], strlen(kinds[i])) == 0) return 1;
+    return 0;
+}
+
 /* The last cell of a row: `test_file`: `test`, `test`; `test_file`: ... Returns the names in it. */
 static int check_cell(char *cell)
 {
@@ -43,7 +52,7 @@ static int check_cell(char *cell)
         char *name = ++at;
         at += strcspn(at, "`");
         if (*at) *at++ = '\0';
-        if (strncmp(name, "test_", 5) == 0 || strncmp(name, "mpi/test_", 9) == 0) {
+        if (is_file(name)) {
             free(text);
             snprintf(file, sizeof file, "tests/%s.c", name);
             text = read_source(file);

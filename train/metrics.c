@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct metrics {
     FILE *file;
@@ -14,7 +16,7 @@ struct metrics {
     int error; /* the first, as errno */
 };
 
-muon_status metrics_open(metrics **out, const char *path)
+static muon_status open_file(metrics **out, const char *path, const char *mode)
 {
     metrics *m = NULL;
     TRY(CALLOC(&m, 1, "metrics"));
@@ -22,7 +24,7 @@ muon_status metrics_open(metrics **out, const char *path)
         free(m);
         return MUON_E_NOMEM;
     }
-    m->file = fopen(path, "w");
+    m->file = fopen(path, mode);
     if (!m->file) {
         muon__fail(MUON_E_IO, "%s: cannot be written: %s", path, strerror(errno));
         free(m->path);
@@ -32,6 +34,55 @@ muon_status metrics_open(metrics **out, const char *path)
     *out = m;
     return MUON_OK;
 }
+
+muon_status metrics_open(metrics **out, const char *path)
+{
+    return open_file(out, path, "w+");
+}
+
+muon_status metrics_append(metrics **out, const char *path)
+{
+    return open_file(out, path, "a+");
+}
+
+/* ---- cutting ------------------------------------------------------------------------------------ */
+
+/* Lines are our own: they begin with run and step. */
+static int is_kept(const char *line, ssize_t length, const char *run, int64_t step)
+{
+    char start[64];
+    int n = snprintf(start, sizeof start, "{\"run\":\"%s\",\"step\":", run);
+    if (length < 1 || line[length - 1] != '\n') return 0;
+    return strncmp(line, start, (size_t)n) != 0 || strtoll(line + n, NULL, 10) <= step;
+}
+
+static off_t measure_kept(FILE *file, const char *run, int64_t step)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
+    off_t kept = 0;
+    rewind(file);
+    while ((length = getline(&line, &room, file)) > 0 && is_kept(line, length, run, step))
+        kept += length;
+    free(line);
+    return kept;
+}
+
+muon_status metrics_cut(metrics *m, const char *run, int64_t step)
+{
+    struct stat info;
+    /* A pipe has no lines that could be taken back. */
+    if (fstat(fileno(m->file), &info) != 0 || !S_ISREG(info.st_mode)) return MUON_OK;
+    off_t kept = measure_kept(m->file, run, step);
+    REQUIRE(!ferror(m->file), E_IO, "%s: cannot be read", m->path);
+    /* Between reading and writing a stream wants to be told where it is. */
+    REQUIRE(ftruncate(fileno(m->file), kept) == 0 && fseeko(m->file, 0, SEEK_END) == 0, E_IO,
+            "%s: cannot be cut after step %lld: %s", m->path, (long long)step, strerror(errno));
+    return MUON_OK;
+}
+
+/* ---- a line ------------------------------------------------------------------------------------- */
 
 /* All digits, so that two runs can be compared to the bit; JSON has no number for NaN. */
 static void number(FILE *out, const char *key, double value)

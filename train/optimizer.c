@@ -75,6 +75,14 @@ static void describe_mesh(muon_mesh *mesh, const optimizer_settings *settings)
     mesh->sizes[2] = settings->ep;
 }
 
+/* Where logits are only watched, the library's own. */
+static double qk_threshold(const optimizer_settings *settings)
+{
+    muon_config config;
+    muon_config_init(&config, sizeof config);
+    return settings->qk_clip > 0 ? settings->qk_clip : config.qk_threshold;
+}
+
 /* ---- the optimizer ------------------------------------------------------------------------------ */
 
 static muon_status describe(optimizer *o, const model *m)
@@ -111,7 +119,7 @@ muon_status optimizer_open(optimizer *o, const muon_comm *comm)
     config.attention = o->attention;
     config.nattention = o->nattention;
     config.qk_log_only = settings->qk_clip <= 0;
-    if (settings->qk_clip > 0) config.qk_threshold = settings->qk_clip;
+    config.qk_threshold = qk_threshold(settings);
     config.clip_norm = settings->clip_norm;
     config.allow_no_muon = !settings->muon;
     config.threads = settings->threads;
@@ -120,7 +128,22 @@ muon_status optimizer_open(optimizer *o, const muon_comm *comm)
     config.meshes = &mesh;
     config.nmeshes = 1;
     config.timeout = settings->timeout;
+    config.offload_dir = settings->offload_dir;
+    config.offload_budget = settings->offload_budget;
+    config.log = settings->log;
+    config.user = settings->log_user;
     return muon_create(&o->opt, &config, o->params, o->nparams);
+}
+
+muon_status optimizer_restore(optimizer *o)
+{
+    const optimizer_settings *settings = &o->settings;
+    muon_group groups[NGROUPS];
+    describe_groups(groups, settings);
+    for (size_t i = 0; i < NGROUPS; i++)
+        TRY(muon_set_group(o->opt, i, &groups[i]));
+    TRY(muon_set_clip_norm(o->opt, settings->clip_norm));
+    return muon_set_qk_clip(o->opt, qk_threshold(settings), settings->qk_clip <= 0);
 }
 
 void optimizer_close(optimizer *o)

@@ -19,6 +19,10 @@ typedef struct optimizer_settings {
     int threads;
     const char *backend;
     double timeout;
+    const char *offload_dir; /* NULL: state is in memory */
+    int64_t offload_budget;  /* bytes of it in memory, on this rank */
+    muon_log_fn log;         /* what the library has to tell; NULL: nobody listens */
+    void *log_user;
 } optimizer_settings;
 
 typedef struct optimizer {
@@ -35,6 +39,9 @@ muon_status optimizer_describe(optimizer *o, const model *m, const optimizer_set
 /* Collective. comm NULL: one rank. */
 muon_status optimizer_open(optimizer *o, const muon_comm *comm);
 void optimizer_close(optimizer *o); /* zeros are fine */
+
+/* Puts the settings back after others were loaded. */
+muon_status optimizer_restore(optimizer *o);
 
 double optimizer_lr(const optimizer *o); /* of the matrices, before any factor */
 /* The learning rates of the next step: a factor on all. */

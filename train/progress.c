@@ -72,7 +72,7 @@ void progress_step(progress *p, const train_record *record)
     double now = last->begin + last->seconds;
     int validated = record->validations[record->nvalidations - 1].step == last->step;
     int due = now - p->printed >= (p->is_live ? pause_live : pause_log);
-    if (last->step > 1 && !validated && !due) return;
+    if (record->nsteps > 1 && !validated && !due) return;
     char line[256];
     int width = print_line(line, sizeof line, record);
     if (p->is_live) {
@@ -84,6 +84,14 @@ void progress_step(progress *p, const train_record *record)
     fflush(p->out);
     p->width = width;
     p->printed = now;
+}
+
+void progress_saved(progress *p, const train_record *record)
+{
+    if (!p->out) return;
+    progress_end(p);
+    fprintf(p->out, "saved step %lld (%.1f s)\n", (long long)record->saved, record->saved_seconds);
+    fflush(p->out);
 }
 
 void progress_end(progress *p)

@@ -17,6 +17,8 @@ typedef struct progress {
 void progress_start(progress *p, FILE *out, const train_record *record);
 /* After a step. */
 void progress_step(progress *p, const train_record *record);
+/* After a checkpoint is complete. */
+void progress_saved(progress *p, const train_record *record);
 /* Ends the line, so that others can print. */
 void progress_end(progress *p);
 

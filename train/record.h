@@ -58,7 +58,7 @@ typedef struct train_record {
     train_rank_step *rank_steps; /* [nsteps][nranks] */
     size_t nsteps;
     train_validation *validations;
-    size_t nvalidations;
+    size_t nvalidations, room; /* that are there; that there is memory for */
     train_spectrum *spectra;
     size_t nspectra;
     train_rank *ranks; /* [nranks] */
@@ -66,12 +66,25 @@ typedef struct train_record {
     double seconds;
     int64_t skipped; /* steps */
     int interrupted; /* it ended before its last step */
+    /* Of a run that went on from a checkpoint: steps begin after this one. Validations and what was
+     * skipped are there from the beginning. */
+    int64_t resumed;       /* 0: from the beginning */
+    int64_t tokens_before; /* seen until then */
+    /* Checkpoints that are complete: how many, the step of the last one, and seconds that the run waited
+     * for it and for all of them. */
+    int64_t saves, saved;
+    double saved_seconds, save_seconds;
 } train_record;
 
 /* Room for a run of so many steps, and a validation after each of `every` of them. */
 muon_status train_record_create(train_record *record, int64_t steps, int64_t every, int nranks);
 void train_record_free(train_record *record); /* zeros are fine */
 
+/* For so many validations more. */
+muon_status train_record_make_room(train_record *record, size_t validations);
+
+/* Steps that the run has behind it, with those before it was resumed. */
+int64_t train_record_done(const train_record *record);
 /* Seconds of all steps together, and the part of them that the optimizer took. */
 double train_record_step_seconds(const train_record *record);
 double train_record_optimizer_share(const train_record *record);

@@ -136,7 +136,7 @@ static double last_step(const page *p)
     double last = 1;
     for (size_t i = 0; i < p->nruns; i++) {
         last = fmax(last, (double)p->runs[i].planned);
-        last = fmax(last, (double)p->runs[i].nsteps);
+        last = fmax(last, (double)train_record_done(&p->runs[i]));
     }
     return last;
 }

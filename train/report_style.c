@@ -9,7 +9,7 @@ static const char colours[] =
     "  --s4: #7d6200; --s5: #4b5663; --s6: #a62639; --s7: #0d7a94;\n"
     "  --model: #98a5b5; --exchange: #e0913f; --optimizer: #1f62c7; --ortho: #1f62c7;\n"
     "  --momentum: #7fb0ee; --update: #12427f; --check: #36a3a3; --adamw: #0a7d5f;\n"
-    "  --scatter: #b9661c; --clip: #a03a88; --rest: #c9d0d8;\n"
+    "  --scatter: #b9661c; --clip: #a03a88; --rest: #c9d0d8; --offload: #7d6200;\n"
     "}\n"
     "@media screen and (prefers-color-scheme: dark) {\n"
     "  :root {\n"
@@ -18,7 +18,7 @@ static const char colours[] =
     "    --s4: #d8b945; --s5: #aab5c1; --s6: #ff8e98; --s7: #5fd0e6;\n"
     "    --model: #64717f; --exchange: #d98b3c; --optimizer: #78abff; --ortho: #78abff;\n"
     "    --momentum: #3f6fb5; --update: #b9d4ff; --check: #2f9c9c; --adamw: #46cba6;\n"
-    "    --scatter: #f7c08a; --clip: #e58ccb; --rest: #414c58;\n"
+    "    --scatter: #f7c08a; --clip: #e58ccb; --rest: #414c58; --offload: #d8b945;\n"
     "  }\n"
     "}\n";
 
@@ -79,6 +79,7 @@ static const char pictures[] =
     ".check { fill: var(--check); } .adamw { fill: var(--adamw); }\n"
     ".exchange, .wait, .gather { fill: url(#exchange); } .scatter { fill: url(#scatter); }\n"
     ".qk_clip { fill: var(--clip); } .rest { fill: var(--rest); }\n"
+    ".offload { fill: var(--offload); }\n"
     "path.s0 { stroke: var(--s0); } path.s1 { stroke: var(--s1); }\n"
     "path.s2 { stroke: var(--s2); } path.s3 { stroke: var(--s3); }\n"
     "path.s4 { stroke: var(--s4); } path.s5 { stroke: var(--s5); }\n"

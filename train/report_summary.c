@@ -75,14 +75,16 @@ static void say_one(page *p, const outcome *o)
     }
     page_put(p->out, "%s ended at a %s of %s nats per byte after %s of %s steps",
              page_label(o->run), kind_of(o), page_loss(o->loss).text,
-             page_count((double)o->run->nsteps).text, page_count((double)o->run->planned).text);
+             page_count((double)train_record_done(o->run)).text,
+             page_count((double)o->run->planned).text);
     if (o->run->seconds > 0) page_put(p->out, ", in %s", page_seconds(o->run->seconds).text);
     fputs(".", p->out);
 }
 
-/* Since the run began, until this step was done; 0 if it was not. */
+/* Since the run began, until this step was done; 0 if it was not, or nobody knows. */
 static double seconds_until(const train_record *run, double step)
 {
+    if (run->resumed) return 0;
     for (size_t i = 0; i < run->nsteps; i++)
         if ((double)run->steps[i].step >= step) return run->steps[i].begin + run->steps[i].seconds;
     return 0;
@@ -148,7 +150,7 @@ static void find_best(const page *p, outcome *first, outcome *second)
 
 static int is_stopped(const train_record *run)
 {
-    return run->interrupted || (int64_t)run->nsteps < run->planned;
+    return run->interrupted || train_record_done(run) < run->planned;
 }
 
 static void say_notes(page *p)
@@ -161,7 +163,13 @@ static void say_notes(page *p)
         const train_record *r = &p->runs[i];
         if (stopped <= 2 && is_stopped(r))
             page_put(p->out, " %s was stopped after %s of %s steps.", page_label(r),
-                     page_count((double)r->nsteps).text, page_count((double)r->planned).text);
+                     page_count((double)train_record_done(r)).text,
+                     page_count((double)r->planned).text);
+        if (r->resumed)
+            page_put(p->out,
+                     " %s went on from a checkpoint of step %s: curves but for validation, and all "
+                     "times, begin there.",
+                     page_label(r), page_count((double)r->resumed).text);
         if (r->skipped)
             page_put(p->out, " %s skipped %s step%s that had a NaN or infinity.", page_label(r),
                      page_count((double)r->skipped).text, r->skipped == 1 ? "" : "s");

@@ -47,10 +47,25 @@ static page_word ranks(const train_record *r)
 
 static page_word steps(const train_record *r)
 {
-    page_word w = page_count((double)r->nsteps);
-    if (r->nsteps != (size_t)r->planned)
-        snprintf(w.text, sizeof w.text, "%.20s of %.20s", page_count((double)r->nsteps).text,
+    double done = (double)train_record_done(r);
+    page_word w = page_count(done);
+    if (done != (double)r->planned)
+        snprintf(w.text, sizeof w.text, "%.20s of %.20s", page_count(done).text,
                  page_count((double)r->planned).text);
+    return w;
+}
+
+static page_word resumed(const train_record *r)
+{
+    return r->resumed ? page_count((double)r->resumed) : plain("–");
+}
+
+static page_word checkpoints(const train_record *r)
+{
+    page_word w = page_count((double)r->saves);
+    if (r->saves)
+        snprintf(w.text, sizeof w.text, "%.20s in %.20s", page_count((double)r->saves).text,
+                 page_seconds(r->save_seconds).text);
     return w;
 }
 
@@ -66,7 +81,7 @@ static page_word tokens_per_step(const train_record *r)
 
 static page_word tokens(const train_record *r)
 {
-    return page_count((double)r->tokens_per_step * (double)r->nsteps);
+    return page_count((double)r->tokens_before + (double)r->tokens_per_step * (double)r->nsteps);
 }
 
 static page_word peak_lr(const train_record *r)
@@ -162,6 +177,8 @@ void page_settings(page *p)
         {"Ranks", ranks},
         {"Steps", steps},
         {"Steps skipped", skipped},
+        {"Resumed after step", resumed},
+        {"Checkpoints", checkpoints},
         {"Tokens in a step", tokens_per_step},
         {"Tokens in all", tokens},
         {"Learning rate at its peak", peak_lr},

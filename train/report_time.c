@@ -30,6 +30,7 @@ static const struct {
     [PHASES + MUON_PHASE_UPDATE] = {"update", "update of Muon's weights"},
     [PHASES + MUON_PHASE_ADAMW] = {"adamw", "AdamW"},
     [PHASES + MUON_PHASE_QK_CLIP] = {"qk_clip", "QK-clip"},
+    [PHASES + MUON_PHASE_OFFLOAD] = {"offload", "offload, waiting for state"},
     [REST] = {"rest", "all else"},
 };
 

@@ -12,6 +12,14 @@ enum {
 
 /* ---- what a rank prepares alone ----------------------------------------------------------------- */
 
+/* Of a checkpoint. Later ones are of steps that are skipped, which the record has. */
+static void log_warning(void *user, muon_log_level level, const char *message)
+{
+    const train_run *run = user;
+    if (level >= MUON_LOG_WARN && run->is_starting)
+        run->settings.log(run->settings.log_user, level, message);
+}
+
 static muon_status check_settings(train_run *run)
 {
     train_settings *s = &run->settings;
@@ -29,6 +37,12 @@ static muon_status check_settings(train_run *run)
             TRAIN_UNITS, run->size, TRAIN_UNITS);
     s->optimizer.threads = s->threads;
     s->optimizer.timeout = s->timeout;
+    s->optimizer.log = s->log ? log_warning : NULL;
+    s->optimizer.log_user = run;
+    REQUIRE(!s->saving.resume || s->saving.dir, E_ARG, "resume: no directory of checkpoints");
+    REQUIRE(s->saving.every >= 0 && s->saving.keep >= 0, E_VALUE,
+            "checkpoints: every %d steps, %d are kept; must not be negative", s->saving.every,
+            s->saving.keep);
     return optimizer_fit_mesh(&s->optimizer, run->size);
 }
 
@@ -85,7 +99,7 @@ static void place_memory(train_run *run)
     run->logit_rows = ARENA_ARRAY(a, const float *, run->settings.model.layers);
     run->tokens = ARENA_ARRAY(a, uint8_t, tokens);
     run->next = ARENA_ARRAY(a, uint8_t, tokens);
-    run->words = ARENA_ARRAY(a, double, 2 * run->units + 1);
+    run->words = ARENA_ARRAY(a, double, 2 * run->units + 2);
     run->seen = ARENA_ARRAY(a, double, run->size *RUN_NUMBERS);
     run->chunk_losses = ARENA_ARRAY(a, double, run->validations);
 }
@@ -142,6 +156,7 @@ static muon_status prepare(train_run *run)
     TRY(create_model(run));
     TRY(optimizer_describe(&run->opt, run->model, &s->optimizer));
     TRY(take_memory(run));
+    TRY(facts_of_settings(&run->settings_facts, run));
     return start_record(run);
 }
 
@@ -204,8 +219,9 @@ static muon_status create(train_run *run, const muon_comm *comm)
     TRY(optimizer_open(&run->opt, comm));
     TRY(create_shards(run));
     point_buffers(run);
+    TRY(train_run_resume(run));
     run->begin = muon__seconds();
-    return train_run_validate(run);
+    return run->record->nvalidations ? MUON_OK : train_run_validate(run);
 }
 
 muon_status train_run_create(train_run **out, const train_settings *settings, const muon_comm *comm,
@@ -215,7 +231,9 @@ muon_status train_run_create(train_run **out, const train_settings *settings, co
     TRY(CALLOC(&run, 1, "a training run"));
     run->settings = *settings;
     run->record = record;
+    run->is_starting = 1;
     muon_status status = create(run, comm);
+    run->is_starting = 0;
     if (status == MUON_OK)
         *out = run;
     else
@@ -232,6 +250,7 @@ void train_run_destroy(train_run *run)
     text_close(&run->text);
     team_destroy(run->team);
     muon__arena_free(&run->memory);
+    facts_free(&run->settings_facts);
     free(run->shard_weights);
     free(run->shard_grads);
     free(run);

@@ -9,10 +9,15 @@
  *     train_record record = {0};
  *     train_run *run = NULL;
  *     train_run_create(&run, &settings, comm, &record);
- *     while (!train_run_is_over(run))
+ *     while (!train_run_is_over(run)) {
  *         train_run_step(run);
+ *         train_run_save(run);
+ *     }
  *     train_run_finish(run);
  *     train_run_destroy(run);
+ *
+ * With settings.saving, a run that was stopped at any moment goes on with the same bits as if it never
+ * was: everything that a step depends on is in the checkpoint.
  *
  * All of these are collective, and fail on all ranks or on none, unless the ranks have lost each other
  * (MUON_E_COMM, MUON_E_TIMEOUT). */
@@ -30,6 +35,16 @@ enum {
     TRAIN_MOST_SKIPS = 10 /* in a row; then the run has failed */
 };
 
+/* Checkpoints of a run, by which another can go on where this one ends. All zeros: none. */
+typedef struct train_saving {
+    const char *dir;  /* a directory of checkpoints; NULL: nothing is saved */
+    int every;        /* steps from one to the next; 0: only one, when the run ends */
+    int keep;         /* older ones are removed until so many are left; 0: all are kept */
+    int async;        /* they are written while the run goes on */
+    int resume;       /* the run begins with the newest of dir, if there is one */
+    const char *from; /* else with this one, or the newest of this directory; NULL: from scratch */
+} train_saving;
+
 typedef struct train_settings {
     model_config model;
     const char *model_name;
@@ -46,6 +61,11 @@ typedef struct train_settings {
     double timeout; /* seconds to wait for another rank */
     /* Not 0 on any rank: the run is over after the step that it is in. NULL: nobody interrupts. */
     const volatile sig_atomic_t *interrupted;
+    train_saving saving;
+    /* Where the run begins (MUON_LOG_INFO), what has changed since it was saved, and damaged checkpoints
+     * that were passed over (MUON_LOG_WARN). On every rank. NULL: nobody listens. */
+    muon_log_fn log;
+    void *log_user;
 } train_settings;
 
 /* All but the model: a run that takes a few minutes on two cores with the model "small". */
@@ -72,6 +92,10 @@ int train_run_is_over(const train_run *run);
 /* One step, and a validation if one is due. A NaN or infinity skips the step and is counted;
  * MUON_E_NONFINITE after TRAIN_MOST_SKIPS in a row. */
 muon_status train_run_step(train_run *run);
+/* After each step: saves, if a checkpoint is due, and completes one that was written meanwhile. Whatever the
+ * caller keeps of the step itself should be on its way by then: a run that is resumed does not take it
+ * again. */
+muon_status train_run_save(train_run *run);
 /* What the ranks have done, and what orthogonalization did in the last step, for the record. */
 muon_status train_run_finish(train_run *run);
 

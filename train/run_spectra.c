@@ -15,13 +15,17 @@ enum { MOST = 2 }; /* matrices */
 
 /* ---- gathering ---------------------------------------------------------------------------------- */
 
-static muon_status find_momentum(train_run *run, const char *param, muon_tensor *out)
+/* This rank's, wherever the optimizer keeps it. */
+static muon_status read_momentum(train_run *run, const char *param, float *to)
 {
     char name[256];
+    muon_opt *opt = run->opt.opt;
     snprintf(name, sizeof name, "%s.momentum_buffer", param);
-    for (size_t i = 0; i < muon_state_count(run->opt.opt); i++) {
-        TRY(muon_state_get(run->opt.opt, i, out, sizeof *out));
-        if (strcmp(out->name, name) == 0) return MUON_OK;
+    for (size_t i = 0; i < muon_state_count(opt); i++) {
+        muon_tensor t;
+        TRY(muon_state_get(opt, i, &t, sizeof t));
+        if (strcmp(t.name, name) == 0)
+            return muon_state_read(opt, i, 0, (int64_t)(t.bytes / sizeof *to), to);
     }
     FAIL(E_NAME, "the optimizer has no '%s'", name);
 }
@@ -31,10 +35,8 @@ static muon_status cut_momentum(train_run *run, float *shard)
 {
     for (size_t i = 0; i < run->ntensors; i++) {
         const model_tensor *t = model_tensor_at(run->model, i);
-        muon_tensor momentum = {.name = NULL};
         if (!t->is_muon) continue;
-        TRY(find_momentum(run, t->name, &momentum));
-        memcpy(shard + train_shards_offset(run->shards, i), momentum.data, momentum.bytes);
+        TRY(read_momentum(run, t->name, shard + train_shards_offset(run->shards, i)));
     }
     return MUON_OK;
 }
@@ -44,7 +46,8 @@ static muon_status cut_momentum(train_run *run, float *shard)
 typedef struct update {
     muon_matrix matrix;
     const model_tensor *tensor;
-    float *u; /* [rows][cols] */
+    float *u;        /* [rows][cols] */
+    float *momentum; /* of the whole tensor; NULL with many ranks, which gather it */
 } update;
 
 /* u += factor * the matrix in the whole tensor. */
@@ -67,10 +70,7 @@ static muon_status add_up(train_run *run, const update *updates, double momentum
     if (run->shards) TRY(train_shards_gather(run->shards, run->grads[0], shard));
     for (size_t i = 0; i < MOST; i++) {
         const update *up = &updates[i];
-        assert(up->tensor);
-        muon_tensor state = {.name = NULL};
-        if (!run->shards) TRY(find_momentum(run, up->tensor->name, &state));
-        add_matrix(up, momentum, run->shards ? run->grads[0][up->matrix.param] : state.data);
+        add_matrix(up, momentum, run->shards ? run->grads[0][up->matrix.param] : up->momentum);
     }
     if (run->shards) TRY(train_shards_gather(run->shards, run->grads[0], run->shard_grads));
     for (size_t i = 0; i < MOST; i++)
@@ -139,6 +139,9 @@ static muon_status prepare(train_run *run, update *updates, float **shard)
         TRY(muon_plan_matrix(plan, chosen[i], &up->matrix, sizeof up->matrix));
         up->tensor = model_tensor_at(run->model, up->matrix.param);
         TRY(CALLOC(&up->u, (size_t)(up->matrix.rows * up->matrix.cols), "an update"));
+        if (run->shards) continue;
+        TRY(CALLOC(&up->momentum, (size_t)up->tensor->numel, "the momentum of an update"));
+        TRY(read_momentum(run, up->tensor->name, up->momentum));
     }
     TRY(CALLOC(&run->record->spectra, MOST, "singular values"));
     if (!run->shards) return MUON_OK;
@@ -179,8 +182,10 @@ muon_status train_run_fill_spectra(train_run *run)
     update updates[MOST] = {{.u = NULL}};
     float *shard = NULL;
     muon_status status = fill(run, updates, &shard);
-    for (size_t i = 0; i < MOST; i++)
+    for (size_t i = 0; i < MOST; i++) {
         free(updates[i].u);
+        free(updates[i].momentum);
+    }
     free(shard);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "run.h"
+#include "run_facts.h"
 #include "shards.h"
 #include "text.h"
 
@@ -32,7 +33,7 @@ struct train_run {
     float *logits, *chunk_logits;       /* [layers][heads], of a step and of one call */
     const float **logit_rows;           /* [layers] */
     uint8_t *tokens, *next;             /* [micro_batch][context] */
-    double *words;        /* [2 * units + 1] losses and balances of units, interrupts */
+    double *words;        /* [2 * units + 2] losses and balances of units, interrupts, writers */
     double *seen;         /* [size][RUN_NUMBERS] of all ranks after a step */
     double *chunk_losses; /* of validation */
 
@@ -41,6 +42,12 @@ struct train_run {
     int stopped;
     double begin;
     int64_t bytes_sent;
+
+    int is_starting; /* the library's warnings are of interest */
+    facts settings_facts;
+    int64_t saving; /* the step that is being saved beside the run; 0: none */
+    int is_written; /* by all ranks */
+    double saving_seconds;
 };
 
 /* What ranks tell each other after a step. */
@@ -54,6 +61,8 @@ enum {
 
 /* The loss on the validation text goes to the record. Collective. */
 muon_status train_run_validate(train_run *run);
+/* Goes on from a checkpoint, if the settings say so and there is one. Collective. */
+muon_status train_run_resume(train_run *run);
 /* Singular values of updates of the last step. Collective. */
 muon_status train_run_fill_spectra(train_run *run);
 

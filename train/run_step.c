@@ -74,7 +74,7 @@ static void run_units(train_run *run, int64_t first, int64_t count, int level, d
 
 static void run_model(train_run *run, double *flops)
 {
-    memset(run->words, 0, (size_t)(2 * run->units + 1) * sizeof *run->words);
+    memset(run->words, 0, (size_t)(2 * run->units + 2) * sizeof *run->words);
     memset(run->logits, 0,
            (size_t)run->settings.model.layers * (size_t)run->settings.model.heads *
                sizeof *run->logits);
@@ -83,17 +83,21 @@ static void run_model(train_run *run, double *flops)
 
 /* ---- what ranks tell each other ----------------------------------------------------------------- */
 
-/* The loss and who wants to stop. Units are summed in their order, whoever ran them. */
+/* The loss, who wants to stop, and who is still writing a checkpoint. Units are summed in their order,
+ * whoever ran them. */
 static muon_status share_losses(train_run *run, train_step *step)
 {
     const volatile sig_atomic_t *interrupted = run->settings.interrupted;
-    run->words[2 * run->units] = interrupted && *interrupted;
-    TRY(team_sum(run->team, run->words, (size_t)(2 * run->units + 1)));
+    double *stops = &run->words[2 * run->units], *writers = stops + 1;
+    *stops = interrupted && *interrupted;
+    *writers = run->saving && !muon_save_is_written(run->opt.opt);
+    TRY(team_sum(run->team, run->words, (size_t)(2 * run->units + 2)));
     for (int64_t unit = 0; unit < run->units; unit++) {
         step->loss += run->words[unit];
         step->balance += run->words[run->units + unit];
     }
-    if (run->words[2 * run->units] > 0) run->stopped = run->record->interrupted = 1;
+    if (*stops > 0) run->stopped = run->record->interrupted = 1;
+    run->is_written = *writers == 0;
     return MUON_OK;
 }
 

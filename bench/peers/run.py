@@ -23,6 +23,7 @@ import torch
 
 import agreement
 import libmuon
+import test_checkpoints
 import test_files
 import timing
 
@@ -48,7 +49,7 @@ def arguments():
 
 def run_checks(env):
     passed = failed = 0
-    for check in (*agreement.CHECKS, *test_files.CHECKS):
+    for check in (*agreement.CHECKS, *test_files.CHECKS, *test_checkpoints.CHECKS):
         name = check.__name__.replace("_", " ")
         torch.manual_seed(0)
         try:

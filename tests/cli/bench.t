@@ -11,6 +11,28 @@ $ muonctl bench adamw:1M momentum:1M update:1M norm:1M --repeat 3 --min-time 0 -
 $ muonctl bench step:gpt2-tiny --repeat 2 --min-time 0 --threads 1
 {"problem":"step:gpt2-tiny",*"threads":1,"unit":"GFLOP/s","algorithm":null,"best_of":2,"verified":true} (glob)
 
+
+# A step with its state in a file has the bits of a step in memory, within its budget.
+$ muonctl bench offload:gpt2-tiny --repeat 2 --min-time 0 --threads 1 --ram-budget 400K --dir .
+{"problem":"offload:gpt2-tiny","threads":1,"seconds":*,"seconds_memory":*,"ratio":*,"direct_seconds":*,"direct_ratio":*,"state_bytes":735232,"ram_budget":409600,"resident_most":*,"rss_memory":*,"rss_offloaded":*,"bytes_read":*,"bytes_written":*,"best_of":2,"verified":true} (glob)
+$ muonctl bench offload:gpt2-tiny --repeat 1 --min-time 0 --table --ram-budget 0.5M --dir .
+offload:gpt2-tiny: 735 kB of state, 524 kB of it in memory; * times as long*; the same bits (glob)
+  a step reads * and writes *; the process had * MB and then * MB (glob)
+$ muonctl bench offload:gpt2-tiny --ram-budget 1K --dir .
+2> muonctl: bench: offloading needs at least * bytes of memory for state, the budget is 1024 (glob)
+? 1
+$ muonctl bench offload:gpt2-tiny --dir nowhere --ram-budget 1M
+2> muonctl: bench: nowhere: no offload file of 2097152 bytes can be created there: * (glob)
+? 1
+$ muonctl bench offload:gpt2-tini --ram-budget 1M
+2> muonctl: bench: there is no model 'gpt2-tini'; did you mean 'gpt2-tiny'?
+2> try: muonctl bench --help
+? 2
+$ muonctl bench offload:gpt2-tiny --ram-budget much
+2> muonctl: bench: --ram-budget: 'much' is not a size like 300000, 500M or 1.5G
+2> try: muonctl bench --help
+? 2
+
 # The reference backend is measured like any other.
 $ muonctl bench ns:40x60 --repeat 1 --min-time 0 --backend reference --table
 problem                          seconds      rate      peak  ratio

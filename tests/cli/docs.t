@@ -1,5 +1,5 @@
 # Every option of --help is in the man page, and every option of the man page in a --help.
-$ for c in ortho step explain plan train bench; do muonctl $c --help; done | grep -o -e '--[a-z][a-z-]*' | sort -u >help
+$ for c in ortho step explain plan train bench ckpt 'ckpt ls' 'ckpt verify' 'ckpt inspect' 'ckpt diff' 'ckpt convert' 'ckpt import' 'ckpt export'; do muonctl $c --help; done | grep -o -e '--[a-z][a-z-]*' | sort -u >help
 $ sed 's/\\-/-/g' $DOCS/muonctl.1 | grep -o -e '--[a-z][a-z-]*' | grep -v -e --version | sort -u >man
 $ diff help man
 $ grep -c "libmuon $(muonctl --version | cut -d' ' -f2)\"" $DOCS/muonctl.1
@@ -14,6 +14,10 @@ $ while read f; do grep -q "^| \`$f\` |" $DOCS/config.md || echo "$f is not in c
 # The keys of the JSON result are in config.md.
 $ tensors make p w:F32:2x2 && muonctl step --config $CONFIGS/minimal.json --params p --grads p --out out --json >line
 $ sed 's/"phases".*//' line | grep -o '"[a-z_]*":' | tr -d '":' | while read k; do grep -q "^| .*\`$k\`" $DOCS/config.md || echo "$k is not in config.md"; done
+
+# So are those of what ckpt prints, in the man page.
+$ tensors save root 1 w.step:I64:-:1
+$ (muonctl ckpt ls root --json; muonctl ckpt inspect root --json) | grep -o '"[a-z_0-9]*":' | tr -d '":' | sort -u | while read k; do grep -qw "$k" $DOCS/muonctl.1 || echo "$k is not in muonctl.1"; done
 
 # Every example config is described, and every one described exists.
 $ for f in $CONFIGS/*.json; do grep -qF "(../examples/configs/$(basename $f))" $DOCS/config.md || echo "$f is not in config.md"; done

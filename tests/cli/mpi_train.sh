@@ -64,6 +64,44 @@ paste <(losses one | cut -d: -f2) <(losses many | cut -d: -f2) |
     awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (!(d < 1e-5)) { print "loss", $1, $2; bad = 1 } }
         END { exit bad || NR < 8 }' || fail "3 ranks: losses differ"
 
+# ---- saved on two ranks, and gone on from on one and on four
+
+# goes_on NAME N OPTIONS...: from half/ck to the bits of one/.
+goes_on() {
+    local name="$1, saved on 2 ranks, on $2" n=$2
+    shift 2
+    rm -rf ck many
+    cp -r half/ck ck
+    ranks "$n" "${train[@]}" --deterministic --save ck --resume --out many "$@" >out 2>err ||
+        { fail "$name: $(cat err)" && return; }
+    [ "$(grep -c '^Muon: resumed after step 3, from ck/step-00000003' err)" = 1 ] ||
+        fail "$name: not resumed once: $(cat err)"
+    ! grep -q note err || fail "$name: $(grep note err)"
+    cmp one/params.safetensors many/params.safetensors || fail "$name: other weights"
+    [ "$(losses one | tail -4)" = "$(losses many)" ] || fail "$name: other losses"
+    [ "$(echo ck/step*)" = "ck/step-00000003 ck/step-00000005" ] ||
+        fail "$name: saved: $(ls ck)"
+}
+
+for model in "${models[@]}"; do
+    rm -rf one half
+    mkdir half
+    # shellcheck disable=SC2086 # options are words
+    "${train[@]}" --deterministic --out one $model >out 2>err || fail "one process: $(cat err)"
+    # The last of its steps is taken away again, as if the run had been killed before it.
+    # shellcheck disable=SC2086
+    ranks 2 "${train[@]}" --deterministic --save half/ck --save-every 3 --save-async $model >out 2>err ||
+        fail "saving on 2 ranks: $(cat err)"
+    [ "$(grep -c '^saved step 5' err)" = 1 ] || fail "saving on 2 ranks: not shown once: $(cat err)"
+    rm -r half/ck/step-00000005
+    # shellcheck disable=SC2086
+    {
+        goes_on "$model" 1 $model
+        goes_on "$model, offloaded" 2 $model --offload . --ram-budget 1M
+        goes_on "$model" 4 $model
+    }
+done
+
 # ---- failures: one message, and an end
 
 # refused NAME TEXT N OPTIONS...
@@ -104,7 +142,7 @@ END
 chmod +x rank.sh
 long=("${train[@]/#5/1000000}")
 rm -rf many
-ranks 2 ./rank.sh "${long[@]}" --model tiny --heads 2 --kv-heads 1 --out many >out 2>err &
+ranks 2 ./rank.sh "${long[@]}" --model tiny --heads 2 --kv-heads 1 --out many --save stop >out 2>err &
 job=$!
 until [ -s many/metrics.jsonl ] || ! kill -0 $job 2>/dev/null; do sleep 0.1; done
 kill -TERM "$(cat pid.1)"
@@ -112,6 +150,8 @@ wait $job
 [ -s many/params.safetensors ] && [ -s many/report.html ] && grep -q '^wrote many/report.html' out ||
     fail "interrupted: $(cat out err)"
 tail -1 many/metrics.jsonl | grep -q '"validation_loss"' || fail "interrupted: no validation at the end"
+[ "$(ls stop | tail -1)" = "$(printf 'step-%08d' "$(grep -c . many/metrics.jsonl)")" ] ||
+    fail "interrupted: its last step is not saved: $(ls stop)"
 
 [ $failures = 0 ] && echo ok
 exit $((failures > 0))

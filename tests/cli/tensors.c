@@ -3,6 +3,11 @@
  *     tensors make FILE NAME:DTYPE:SHAPE[:FILL] ...   SHAPE 2x3, or - for a scalar; FILL normal, zero,
  *                                                     nan, inf, or numbers 1,2,3 again and
  *                                                     again
+ *     tensors save ROOT STEP [KEY=VALUE | NAME:...] ...   a checkpoint with these metadata and tensors;
+ *                                                     names without a word of the state are weights,
+ *                                                     file_bytes=N is a limit for its files
+ *     tensors load ROOT                               makes an optimizer as the metadata say, loads
+ *                                                     the checkpoint, prints step and state
  *     tensors show FILE                               names, dtypes, shapes
  *     tensors values FILE NAME                        the elements as numbers
  *     tensors metadata FILE KEY
@@ -12,7 +17,7 @@
  *                                                     than LIMIT from I in any element
  *
  * Elements of `normal` depend on the tensor's name and their index only. */
-#include "muon/safetensors.h"
+#include "muon/checkpoint.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -162,6 +167,143 @@ static void make(const char *path, char **words, size_t count)
     free(tensors);
 }
 
+/* ---- checkpoints ------------------------------------------------------------------------------ */
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length > tail && strcmp(text + length - tail, end) == 0;
+}
+
+static muon_status give(void *user, size_t index, int64_t offset, void *data, size_t bytes)
+{
+    void **all = user;
+    memcpy(data, (char *)all[index] + offset, bytes);
+    return MUON_OK;
+}
+
+static void save(const char *root, const char *step, char **words, size_t count)
+{
+    muon_checkpoint_tensor *tensors = allocate(count * sizeof *tensors);
+    muon_st_entry *metadata = allocate(count * sizeof *metadata);
+    void **data = allocate(count * sizeof *data);
+    muon_checkpoint_plan plan;
+    muon_checkpoint_plan_init(&plan, sizeof plan);
+    for (size_t i = 0; i < count; i++) {
+        char *equals = strchr(words[i], '=');
+        muon_st_tensor t;
+        if (equals) {
+            *equals = '\0';
+            if (strcmp(words[i], "file_bytes") == 0)
+                plan.file_bytes = strtoll(equals + 1, NULL, 10);
+            else
+                metadata[plan.nmetadata++] = (muon_st_entry){words[i], equals + 1};
+            continue;
+        }
+        data[plan.ntensors] = parse_tensor(&t, words[i]);
+        muon_checkpoint_tensor *to = &tensors[plan.ntensors++];
+        *to = (muon_checkpoint_tensor){.name = t.name, .dtype = t.dtype, .ndim = t.ndim};
+        memcpy(to->shape, t.shape, sizeof to->shape);
+        to->is_weight = !ends_with(t.name, ".momentum_buffer") && !ends_with(t.name, ".exp_avg") &&
+                        !ends_with(t.name, ".exp_avg_sq") && !ends_with(t.name, ".step");
+    }
+    plan.step = strtoll(step, NULL, 10);
+    plan.tensors = tensors;
+    plan.metadata = metadata;
+    plan.source = give;
+    plan.user = data;
+    need(muon_checkpoint_write(root, &plan), root);
+    for (size_t i = 0; i < plan.ntensors; i++)
+        free(data[i]);
+    free(data);
+    free(metadata);
+    free(tensors);
+}
+
+static const char *setting(const muon_checkpoint *from, const char *front, const char *back)
+{
+    char key[512];
+    snprintf(key, sizeof key, "%s%s", front, back);
+    return muon_checkpoint_metadata(from, key);
+}
+
+static muon_group read_group(const muon_checkpoint *from, int index)
+{
+    char front[64];
+    const char *field, *value;
+    muon_group group;
+    muon_group_init(&group, sizeof group);
+    snprintf(front, sizeof front, "muon.group.%d.", index);
+    for (size_t i = 0; (field = muon_group_field(i, NULL)); i++)
+        if ((value = setting(from, front, field)))
+            need(muon_group_set(&group, field, value), field);
+    return group;
+}
+
+/* The parameter of a tensor that is shaped like it, one for each. The name is for free. */
+static int read_param(const muon_checkpoint *from, size_t index, muon_param *param)
+{
+    muon_checkpoint_tensor t;
+    need(muon_checkpoint_get(from, index, &t, sizeof t), "get");
+    if (!ends_with(t.name, ".momentum_buffer") && !ends_with(t.name, ".exp_avg")) return 0;
+    size_t length = (size_t)(strrchr(t.name, '.') - t.name);
+    char *name = allocate(length);
+    memcpy(name, t.name, length);
+    const char *group = setting(from, "muon.param.", name);
+    if (!group) die(name, "no group");
+    muon_param_init(param, sizeof *param);
+    param->name = name;
+    param->ndim = t.ndim;
+    memcpy(param->shape, t.shape, sizeof param->shape);
+    param->group = (int)strtol(group, NULL, 10);
+    return 1;
+}
+
+static void show_state(muon_opt *opt)
+{
+    for (size_t i = 0; i < muon_state_count(opt); i++) {
+        muon_tensor t;
+        need(muon_state_get(opt, i, &t, sizeof t), "state");
+        float first = 0;
+        if (t.dtype == MUON_F32) memcpy(&first, t.data, sizeof first);
+        if (t.dtype == MUON_BF16) memcpy((char *)&first + 2, t.data, 2);
+        int64_t step = 0;
+        if (t.dtype == MUON_I64) memcpy(&step, t.data, sizeof step);
+        printf("%s %g\n", t.name, t.dtype == MUON_I64 ? (double)step : (double)first);
+    }
+}
+
+static void load(const char *root)
+{
+    muon_checkpoint *from = NULL;
+    need(muon_checkpoint_open(&from, root), root);
+    muon_group groups[4];
+    muon_param *params = allocate(muon_checkpoint_count(from) * sizeof *params);
+    muon_config config;
+    muon_config_init(&config, sizeof config);
+    const char *ngroups = setting(from, "muon.ngroups", "");
+    config.ngroups = (size_t)strtol(ngroups ? ngroups : "0", NULL, 10) & 3;
+    config.groups = groups;
+    config.allow_no_muon = 1;
+    for (size_t i = 0; i < config.ngroups; i++)
+        groups[i] = read_group(from, (int)i);
+    size_t nparams = 0;
+    for (size_t i = 0; i < muon_checkpoint_count(from); i++)
+        nparams += (size_t)read_param(from, i, &params[nparams]);
+    muon_checkpoint_close(from);
+
+    muon_opt *opt = NULL;
+    int64_t step = 0;
+    need(muon_create(&opt, &config, params, nparams), "create");
+    need(muon_load(opt, root, NULL, &step), "load");
+    printf("step %lld\n", (long long)step);
+    show_state(opt);
+    muon_destroy(opt);
+    for (size_t i = 0; i < nparams; i++)
+        free((void *)(uintptr_t)params[i].name);
+    free(params);
+}
+
 /* ---- looking ---------------------------------------------------------------------------------- */
 
 static void show(muon_st *file)
@@ -263,6 +405,14 @@ int main(int argc, char **argv)
     int code = 0;
     if (strcmp(verb, "make") == 0) {
         make(path, argv + 3, (size_t)argc - 3);
+        return 0;
+    }
+    if (strcmp(verb, "save") == 0 && argc > 3) {
+        save(path, more, argv + 4, (size_t)argc - 4);
+        return 0;
+    }
+    if (strcmp(verb, "load") == 0) {
+        load(path);
         return 0;
     }
     muon_st *file = open_file(path);

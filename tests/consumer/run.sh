@@ -25,7 +25,7 @@ fail() {
 
 grep -rIlF -e "$work/first" -e "$(cd "$build" && pwd)" "$prefix" &&
     fail "installed files that name the place they were made in (above)"
-for file in bin/muonctl include/muon/muon.h include/muon/safetensors.h share/man/man1/muonctl.1; do
+for file in bin/muonctl include/muon/muon.h include/muon/safetensors.h include/muon/checkpoint.h share/man/man1/muonctl.1; do
     [[ -f $prefix/$file ]] || fail "not installed: $file"
 done
 "$prefix/bin/muonctl" --help >/dev/null || fail "the installed muonctl does not run"

@@ -1,0 +1,97 @@
+/* Groups are found through their parameters: what matters is what happens to a parameter, not how its
+ * group is called or where it stands. */
+#include "ckpt_diff_settings.h"
+
+#include "ckpt_settings.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char param_prefix[] = "muon.param.";
+
+int ckpt_has_settings(const ckpt_source *source)
+{
+    return ckpt_metadata(source, "muon.format") != NULL;
+}
+
+/* Not the groups', and not who wrote it. */
+static int is_general(const char *key)
+{
+    return strncmp(key, "muon.group.", 11) != 0 &&
+           strncmp(key, param_prefix, sizeof param_prefix - 1) != 0 &&
+           strcmp(key, "muon.ngroups") != 0 && strcmp(key, "muon.version") != 0;
+}
+
+/* As text, or as numbers: 0.1 and 0.10000000000000001 are one. */
+static int same(const char *a, const char *b)
+{
+    if (!a || !b) return a == b;
+    char *end_a, *end_b;
+    double x = strtod(a, &end_a), y = strtod(b, &end_b);
+    return strcmp(a, b) == 0 || (x == y && end_a != a && end_b != b && !*end_a && !*end_b);
+}
+
+static size_t print_setting(const char *whose, const char *name, const char *a, const char *b)
+{
+    if (same(a, b)) return 0;
+    ckpt_text x = ckpt_pretty(a ? a : "(none)"), y = ckpt_pretty(b ? b : "(none)");
+    printf("setting %s%s%s: %s in A, %s in B\n", whose, *whose ? ": " : "", name, x.text, y.text);
+    return 1;
+}
+
+static size_t compare_general(const ckpt_source *a, const ckpt_source *b)
+{
+    size_t count = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach(a->metadata, key, value) if (is_general(key)) count +=
+        print_setting("", key, json_string_value(value), ckpt_metadata(b, key));
+    json_object_foreach(b->metadata, key, value) if (is_general(key) && !ckpt_metadata(a, key))
+        count += print_setting("", key, NULL, json_string_value(value));
+    return count;
+}
+
+static size_t compare_groups(const ckpt_source *a, int64_t i, const ckpt_source *b, int64_t j)
+{
+    size_t count = 0;
+    const char *name;
+    char whose[400];
+    snprintf(whose, sizeof whose, "%s", ckpt_group_label(a, i).text);
+    if (strcmp(whose, ckpt_group_label(b, j).text) != 0)
+        snprintf(whose, sizeof whose, "%s, in B %s", ckpt_group_label(a, i).text,
+                 ckpt_group_label(b, j).text);
+    for (size_t k = 0; (name = muon_group_field(k, NULL)); k++)
+        count +=
+            print_setting(whose, name, ckpt_group_value(a, i, name), ckpt_group_value(b, j, name));
+    const char *x = ckpt_group_value(a, i, "custom");
+    const char *y = ckpt_group_value(b, j, "custom");
+    return count + print_setting(whose, "custom", x, y);
+}
+
+/* Each pair of groups that a parameter connects, once. */
+size_t ckpt_diff_settings(const ckpt_source *a, const ckpt_source *b)
+{
+    size_t count = compare_general(a, b);
+    char step[2][32];
+    snprintf(step[0], sizeof step[0], "%" PRId64, a->step);
+    snprintf(step[1], sizeof step[1], "%" PRId64, b->step);
+    count += print_setting("", "muon.step", step[0], step[1]);
+    json_t *seen = json_object();
+    const char *key;
+    json_t *value;
+    json_object_foreach(a->metadata, key, value)
+    {
+        if (strncmp(key, param_prefix, sizeof param_prefix - 1) != 0) continue;
+        const char *param = key + sizeof param_prefix - 1;
+        int64_t i = ckpt_group_of(a, param), j = ckpt_group_of(b, param);
+        char both[64];
+        snprintf(both, sizeof both, "%" PRId64 " %" PRId64, i, j);
+        if (i < 0 || j < 0 || json_object_get(seen, both)) continue;
+        json_object_set_new(seen, both, json_true());
+        count += compare_groups(a, i, b, j);
+    }
+    json_decref(seen);
+    return count;
+}

@@ -1,0 +1,138 @@
+#include "ckpt_list.h"
+
+#include "grow.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char prefix[] = "step-";
+
+/* The step behind "step-", -1 if it is not all digits. */
+static int64_t step_of(const char *name)
+{
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return -1;
+    const char *digits = name + sizeof prefix - 1;
+    size_t count = strspn(digits, "0123456789");
+    if (count == 0 || count > 18 || digits[count]) return -1;
+    return strtoll(digits, NULL, 10);
+}
+
+int ckpt_is_one(const char *path)
+{
+    char *plain = cli_format("%s", path);
+    size_t length = strlen(plain);
+    while (length > 1 && plain[length - 1] == '/')
+        plain[--length] = '\0';
+    const char *slash = strrchr(plain, '/');
+    char *marker = cli_format("%s/COMPLETE", path);
+    int is_one = step_of(slash ? slash + 1 : plain) >= 0 || access(marker, F_OK) == 0;
+    free(marker);
+    free(plain);
+    return is_one;
+}
+
+static void add(ckpt_list *list, const char *name, int64_t step, int is_saving)
+{
+    list->rows = grow(list->rows, list->count, sizeof *list->rows);
+    list->rows[list->count++] =
+        (ckpt_row){.name = cli_format("%s", name), .step = step, .is_saving = is_saving};
+}
+
+/* A save works under a hidden name that ends with the final one. */
+static void consider(ckpt_list *list, const char *name)
+{
+    const char *final = name[0] == '.' ? strstr(name, prefix) : name;
+    int64_t step = final ? step_of(final) : -1;
+    if (step >= 0) add(list, name, step, final != name);
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const ckpt_row *x = a, *y = b;
+    if (x->step != y->step) return x->step < y->step ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static int read_names(ckpt_list *list)
+{
+    DIR *dir = opendir(list->root);
+    if (!dir) return cli_fail("%s: %s", list->root, strerror(errno));
+    struct dirent *entry;
+    while ((errno = 0, entry = readdir(dir)))
+        consider(list, entry->d_name);
+    int failed = errno;
+    closedir(dir);
+    if (failed) return cli_fail("%s: %s", list->root, strerror(failed));
+    if (list->count) qsort(list->rows, list->count, sizeof *list->rows, by_step);
+    return CLI_DONE;
+}
+
+static void look_into(const char *root, ckpt_row *row)
+{
+    muon_checkpoint *checkpoint = NULL;
+    if (row->is_saving) {
+        row->problem = cli_format("not complete: it is being saved, or a save was killed");
+        return;
+    }
+    char *path = cli_format("%s/%s", root, row->name);
+    if (muon_checkpoint_open(&checkpoint, path) != MUON_OK) {
+        row->problem = cli_format("%s", muon_last_error());
+    } else {
+        row->tensors = muon_checkpoint_count(checkpoint);
+        for (size_t i = 0; i < row->tensors; i++) {
+            muon_checkpoint_tensor tensor;
+            if (muon_checkpoint_get(checkpoint, i, &tensor, sizeof tensor) == MUON_OK)
+                row->bytes += tensor.bytes;
+        }
+    }
+    muon_checkpoint_close(checkpoint);
+    free(path);
+}
+
+static char *read_latest(const char *root)
+{
+    char target[256];
+    char *path = cli_format("%s/latest", root);
+    ssize_t length = readlink(path, target, sizeof target);
+    free(path);
+    return length > 0 && (size_t)length < sizeof target ? cli_format("%.*s", (int)length, target)
+                                                        : NULL;
+}
+
+int ckpt_list_open(ckpt_list *out, const char *root)
+{
+    *out = (ckpt_list){.root = root};
+    if (ckpt_is_one(root)) return cli_fail("%s: it is a checkpoint, not a root of them", root);
+    int code = read_names(out);
+    if (code != CLI_DONE) {
+        ckpt_list_close(out);
+        return code;
+    }
+    for (size_t i = 0; i < out->count; i++)
+        look_into(root, &out->rows[i]);
+    out->latest = read_latest(root);
+    return CLI_DONE;
+}
+
+void ckpt_list_close(ckpt_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        free(list->rows[i].name);
+        free(list->rows[i].problem);
+    }
+    free(list->rows);
+    free(list->latest);
+    *list = (ckpt_list){.root = NULL};
+}
+
+const ckpt_row *ckpt_list_newest(const ckpt_list *list)
+{
+    for (size_t i = list->count; i-- > 0;)
+        if (!list->rows[i].problem) return &list->rows[i];
+    return NULL;
+}

@@ -1,0 +1,158 @@
+# What an import cannot place is listed, never dropped quietly.
+$ tensors make f w.momentum_buffer:F32:2x2 w.variance_neuron:F32:2x1 extra:F32:3 n.exp_avg:F32:2 n.exp_avg_sq:F32:2 n.step:F32:-:4 lone.step:F32:-:4 w.lr_ratio:F32:-
+$ muonctl ckpt import f out --from dion
+2> muonctl: ckpt import: tensors without a place in the state of Muon or AdamW: 'w.variance_neuron', 'extra', 'lone.step'; --ignore-unknown leaves them out
+? 1
+$ test -e out || echo none
+none
+$ muonctl ckpt import f out --from dion --ignore-unknown
+step 4, parameters: 1 of Muon (heavy_ball), 1 of AdamW; settings of dion
+2> muonctl: ckpt import: note: left out: 'w.variance_neuron', 'extra', 'lone.step'
+$ muonctl ckpt import f out --from dion --ignore-unknown
+2> muonctl: ckpt import: note: left out: 'w.variance_neuron', 'extra', 'lone.step'
+2> muonctl: ckpt import: out/step-00000004: exists already
+? 1
+
+# Numbers want names.
+$ tensors make n state.0.momentum_buffer:F32:2x2 state.7.momentum_buffer:F32:2x2
+$ muonctl ckpt import n x --from torch
+2> muonctl: ckpt import: n: 'state.0.momentum_buffer' has the number of a parameter: --names must list their names, in the order of the optimizer
+? 1
+$ printf 'a\nb\n' >two && muonctl ckpt import n x --from torch --names two
+2> muonctl: ckpt import: n: 'state.7.momentum_buffer': --names has 2 names only
+? 1
+$ printf 'a\na\n' >twice && muonctl ckpt import n x --from torch --names twice
+2> muonctl: ckpt import: twice: 'a' is there twice
+? 1
+$ printf '["a", 1]' >bad && muonctl ckpt import n x --from torch --names bad
+2> muonctl: ckpt import: bad: entry 1 is no string
+? 1
+$ printf '["a", ' >bad && muonctl ckpt import n x --from torch --names bad
+2> muonctl: ckpt import: bad: line 1: ']' expected near end of file
+? 1
+$ printf 'a\0b\n' >bad && muonctl ckpt import n x --from torch --names bad
+2> muonctl: ckpt import: bad: it is not text
+? 1
+$ muonctl ckpt import n x --from torch --names nothing
+2> muonctl: ckpt import: nothing: No such file or directory
+? 1
+$ muonctl ckpt import n x --from torch --names two,two
+2> muonctl: ckpt import: --names: 2 lists for 1 files; one, or one for each
+2> try: muonctl ckpt import --help
+? 2
+
+# State that does not fit together.
+$ tensors make g w.exp_avg:F32:2x2 && muonctl ckpt import g x --from torch
+2> muonctl: ckpt import: g: 'w.exp_avg' is there, but not its other half
+? 1
+$ tensors make g w.exp_avg:F32:2x2 w.exp_avg_sq:F32:2 && muonctl ckpt import g x --from torch
+2> muonctl: ckpt import: g: 'w.exp_avg' is 2x2, but 'w.exp_avg_sq' is 2
+? 1
+$ tensors make g w.exp_avg:F32:2 w.exp_avg_sq:F32:2 && muonctl ckpt import g x --from torch
+2> muonctl: ckpt import: AdamW's parameters without a step: 'w'; --step must say it
+? 1
+$ tensors make g w.exp_avg:F32:2 w.exp_avg_sq:F32:2 w.momentum_buffer:F32:2x2 && muonctl ckpt import g x --from torch --step 1
+2> muonctl: ckpt import: 'w' has the state of Muon and of AdamW
+? 1
+$ tensors make g w.momentum:F32:4 && muonctl ckpt import g x --from dion --step 1
+2> muonctl: ckpt import: g: 'w.momentum' has 1 dims, Muon's momentum has 2 or more (of another rule?)
+? 1
+$ tensors make g w.momentum:I64:2x2 && muonctl ckpt import g x --from dion --step 1
+2> muonctl: ckpt import: g: 'w.momentum' is I64, must be F32, BF16, F16 or F64
+? 1
+$ tensors make g w.momentum:F32:2x2 w.momentum_buffer:F32:2x2 && muonctl ckpt import g x --from dion --step 1
+2> muonctl: ckpt import: g: 'w.momentum' means the same as 'w.momentum_buffer' of g
+? 1
+$ tensors make g w.momentum:F32:2x2 state.w.momentum:F32:2x2 && muonctl ckpt import g x --from dion --step 1
+2> muonctl: ckpt import: g: 'state.w.momentum' means the same as 'w.momentum' of g
+? 1
+$ tensors make g w.momentum:F32:2x2 w.step:F32:-:1.5 && muonctl ckpt import g x --from dion --step 1
+2> muonctl: ckpt import: g: 'w.step' is 1.5, no number of steps
+? 1
+$ tensors make g w.momentum:F32:2x2 w.step:F32:-:-1 && muonctl ckpt import g x --from dion --step 1
+2> muonctl: ckpt import: g: 'w.step' is -1, no number of steps
+? 1
+$ tensors make g w.momentum:F32:2x2 w.step:F32:2:1 && muonctl ckpt import g x --from dion --step 1
+2> muonctl: ckpt import: g: 'w.step' is F32 2, no single number
+? 1
+$ tensors make g && muonctl ckpt import g x --from dion
+2> muonctl: ckpt import: there is no state of Muon or AdamW in the files
+? 1
+$ tensors make g w.momentum:F32:2x2:3e38 && muonctl ckpt import g x --from torch --momentum heavy_ball
+2> muonctl: ckpt import: tensor 'w.momentum_buffer': element 0 is 6e+39, too large for F32
+? 1
+$ ls -A x
+
+# A step that exists is not written over.
+$ tensors make g w.momentum:F32:2x2 && muonctl ckpt import g y --from dion --step 3 && muonctl ckpt import g y --from dion --step 3
+step 3, parameters: 1 of Muon (heavy_ball), 0 of AdamW; settings of dion
+2> muonctl: ckpt import: y/step-00000003: exists already
+? 1
+$ muonctl ckpt convert y y --momentum ema
+2> muonctl: ckpt convert: y/step-00000003: exists already
+? 1
+
+# Words.
+$ muonctl ckpt import g x
+2> muonctl: ckpt import: option '--from PEER' is required
+2> try: muonctl ckpt import --help
+? 2
+$ muonctl ckpt import g --from torch
+2> muonctl: ckpt import: FILE... OUT_ROOT: 1 of 2 given
+2> try: muonctl ckpt import --help
+? 2
+$ muonctl ckpt import g x --from trch
+2> muonctl: ckpt import: --from: 'trch' is unknown; known: torch, keller, moonlight, megatron, dion, xtuner, motif; did you mean 'torch'?
+2> try: muonctl ckpt import --help
+? 2
+$ muonctl ckpt import nothing x --from torch
+2> muonctl: ckpt import: nothing: No such file or directory
+? 1
+$ muonctl ckpt import g x --from torch --momentum emma
+2> muonctl: ckpt import: --momentum: momentum_form 'emma' is unknown (did you mean 'ema'?); known: heavy_ball, ema
+2> try: muonctl ckpt import --help
+? 2
+$ muonctl ckpt import g x --from torch --momentum-dtype f16
+2> muonctl: ckpt import: --momentum-dtype: momentum_dtype 'f16' is unknown (did you mean 'bf16'?); known: f32, bf16
+2> try: muonctl ckpt import --help
+? 2
+$ muonctl ckpt import g x --from torch --mu 1
+2> muonctl: ckpt import: --mu: 1 is not in 0..0.9999
+2> try: muonctl ckpt import --help
+? 2
+$ muonctl ckpt convert y z
+2> muonctl: ckpt convert: --momentum or --momentum-dtype must say what is wanted
+2> try: muonctl ckpt convert --help
+? 2
+$ muonctl ckpt convert g z --momentum ema
+2> muonctl: ckpt convert: g: it is a file; IN must be a checkpoint ('muonctl ckpt import' makes one)
+? 1
+$ muonctl ckpt convert y z --momentum nesterov
+2> muonctl: ckpt convert: --momentum: momentum_form 'nesterov' is unknown; known: heavy_ball, ema
+2> try: muonctl ckpt convert --help
+? 2
+$ muonctl ckpt export y z --to keler
+2> muonctl: ckpt export: --to: 'keler' is unknown; known: torch, keller, moonlight, megatron, dion, xtuner, motif; did you mean 'keller'?
+2> try: muonctl ckpt export --help
+? 2
+$ muonctl ckpt export g z --to keller
+2> muonctl: ckpt export: g: IN must be a checkpoint
+? 1
+$ printf 'other\n' >other && muonctl ckpt export y z --to keller --names other
+2> muonctl: ckpt export: y/step-00000003: there is no state to export
+? 1
+$ muonctl ckpt export y nowhere/z --to keller
+2> muonctl: ckpt export: nowhere/z: its directory cannot be opened: No such file or directory
+? 1
+$ tensors save odd 1 w.momentum_buffer:F32:2x2 w.step:I64:- && muonctl ckpt convert odd z --momentum ema
+2> muonctl: ckpt convert: odd/step-00000001: there is no muon.param.w that says which group it is in
+? 1
+$ muonctl ckpt export odd z --to torch
+2> muonctl: ckpt export: odd/step-00000001: there is no muon.param.w that says which group it is in
+? 1
+$ tensors save odd 2 muon.ngroups=1 muon.group.0.momentum=2 muon.param.w=0 w.momentum_buffer:F32:2x2 && muonctl ckpt export odd z --to torch
+2> muonctl: ckpt export: odd/step-00000002: muon.group.0: momentum is 2, must be in [0, 1)
+? 1
+$ tensors save odd 3 muon.ngroups=1 muon.param.w=1 w.momentum_buffer:F32:2x2 && muonctl ckpt export odd z --to torch
+2> muonctl: ckpt export: odd/step-00000003: there is no muon.param.w that says which group it is in
+? 1
