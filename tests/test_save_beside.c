@@ -257,6 +257,33 @@ static void two_optimizers_in_one_root(void **state)
     scratch_remove(&root);
 }
 
+static int refuse(void *user, float *x, int64_t rows, int64_t cols, int64_t ld)
+{
+    (void)user, (void)x, (void)rows, (void)cols, (void)ld;
+    return 1;
+}
+
+/* A step that fails on all ranks breaks the optimizer, and is when a checkpoint is needed most. */
+static void it_is_completed_after_a_step_that_failed(void **state)
+{
+    (void)state;
+    for (int nranks = 1; nranks <= 2; nranks++) {
+        scratch root = scratch_make();
+        fleet f;
+        squadron q;
+        int step = 1;
+        save_fleet_small(&f, nranks);
+        f.config.orthogonalize = refuse;
+        squadron_create(&q, &f, nranks);
+        squadron_ok(&q, act_start, root.path);
+        squadron_fails(&q, act_step, &step, MUON_E_CALLBACK, "");
+        squadron_ok(&q, act_finish, NULL);
+        assert_string_equal(names_in(root.path), "latest step-00000001");
+        squadron_destroy(&q);
+        scratch_remove(&root);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +295,7 @@ int main(void)
         cmocka_unit_test(a_step_that_came_to_exist_is_an_error_at_the_end),
         cmocka_unit_test(without_a_thread_it_is_written_at_once),
         cmocka_unit_test(two_optimizers_in_one_root),
+        cmocka_unit_test(it_is_completed_after_a_step_that_failed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

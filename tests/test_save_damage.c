@@ -330,6 +330,55 @@ static void there_is_no_checkpoint_at_all(void **state)
     }
 }
 
+/* A load of state and weights failed half-way: another one of state alone is not enough. */
+static void what_was_spoilt_must_be_loaded_again(void **state)
+{
+    (void)state;
+    scratch root = scratch_make();
+    fleet f;
+    ship s;
+    save_fleet(&f, 1);
+    assert_ok(ship_create(&s, &f, NULL));
+    assert_ok(ship_run(&s, 1, 1));
+    assert_ok(ship_save(&s, root.path, 1));
+    assert_ok(ship_save(&s, root.path, 2));
+    size_t bytes = 0;
+    const char *path = path_of("%s/step-00000002/model.safetensors", root.path);
+    char *data = read_whole(path, &bytes);
+    assert_non_null(data);
+    data[bytes - 1] ^= 1;
+    write_whole(path, data, bytes);
+    free(data);
+    char good[600];
+    snprintf(good, sizeof good, "%s/step-00000001", root.path);
+    assert_fails(ship_load(&s, root.path, NULL), MUON_E_FORMAT, "checksum");
+    assert_ok(muon_load(s.opt, good, NULL, NULL));
+    assert_fails(ship_run(&s, 2, 2), MUON_E_BROKEN, "muon_load");
+    assert_ok(ship_load(&s, good, NULL));
+    assert_ok(ship_run(&s, 2, 2));
+    ship_destroy(&s);
+    scratch_remove(&root);
+}
+
+static void a_directory_that_was_renamed_is_named(void **state)
+{
+    (void)state;
+    scratch root = scratch_make();
+    fleet f;
+    ship s;
+    char from[600], to[600];
+    save_fleet_small(&f, 1);
+    assert_ok(ship_create(&s, &f, NULL));
+    assert_ok(ship_save(&s, root.path, 1));
+    snprintf(from, sizeof from, "%s/step-00000001", root.path);
+    snprintf(to, sizeof to, "%s/step-00000009", root.path);
+    assert_int_equal(rename(from, to), 0);
+    assert_fails(ship_load(&s, root.path, NULL), MUON_E_FORMAT, "renamed");
+    assert_ok(ship_load(&s, to, NULL)); /* by its own path it may be called as one likes */
+    ship_destroy(&s);
+    scratch_remove(&root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +388,8 @@ int main(void)
         cmocka_unit_test(it_falls_back_as_far_as_it_must),
         cmocka_unit_test(it_does_not_fall_back_from_what_does_not_fit),
         cmocka_unit_test(there_is_no_checkpoint_at_all),
+        cmocka_unit_test(what_was_spoilt_must_be_loaded_again),
+        cmocka_unit_test(a_directory_that_was_renamed_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

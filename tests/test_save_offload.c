@@ -9,6 +9,13 @@ static muon_status act_offload(ship *s, void *arg) /* the directory, or NULL */
     return muon_offload(s->opt, arg, BUDGET);
 }
 
+static muon_status act_offload_half(ship *s, void *arg)
+{
+    muon_offload_info info;
+    muon_status status = muon_get_offload(s->opt, &info, sizeof info);
+    return status == MUON_OK ? muon_offload(s->opt, arg, info.state_bytes / 2) : status;
+}
+
 static muon_status act_start(ship *s, void *arg)
 {
     muon_save_args args = save_args(s, 2);
@@ -170,6 +177,42 @@ static void nothing_of_it_is_seen_in_the_root(void **state)
     clear_stage(&s);
 }
 
+/* A column shard has many short pieces of a stripe, but one piece of it is one piece of the shard: it is
+ * read, or written, with one call. */
+static void column_shards_are_read_and_written_about_once(void **state)
+{
+    (void)state;
+    enum { RANKS = 2 };
+    stage s = {.root = scratch_make()};
+    fleet_init(&s.f);
+    fleet_mesh(&s.f, "mesh", "tp", RANKS, NULL);
+    fleet_add(&s.f, ADAMWS, "w", NULL, "1: tp", SHAPE(1024, 256));
+    s.f.config.allow_no_muon = 1;
+    squadron_create(&s.q, &s.f, RANKS);
+    squadron_step(&s.q, 1);
+    squadron_ok(&s.q, act_offload_half, s.root.path);
+    muon_offload_info before[RANKS], after[RANKS];
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < RANKS; i++)
+            assert_ok(muon_get_offload(s.q.ships[i].opt, &before[i], sizeof before[i]));
+        save_order order = {s.root.path, 2, 0};
+        if (k == 0)
+            squadron_ok(&s.q, act_save, &order);
+        else
+            squadron_ok(&s.q, act_load, s.root.path);
+        for (int i = 0; i < RANKS; i++) {
+            assert_ok(muon_get_offload(s.q.ships[i].opt, &after[i], sizeof after[i]));
+            int64_t moved = after[i].bytes_read - before[i].bytes_read + after[i].bytes_written -
+                            before[i].bytes_written;
+            if (moved == 0 || moved > 3 * after[i].state_bytes)
+                fail_msg("rank %d moved %lld bytes of a state of %lld", i, (long long)moved,
+                         (long long)after[i].state_bytes);
+        }
+    }
+    squadron_destroy(&s.q);
+    scratch_remove(&s.root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +221,7 @@ int main(void)
         cmocka_unit_test(steps_may_follow_before_it_is_finished),
         cmocka_unit_test(it_may_move_meanwhile),
         cmocka_unit_test(nothing_of_it_is_seen_in_the_root),
+        cmocka_unit_test(column_shards_are_read_and_written_about_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
  *     args.keep = 3;
  *     muon_save(opt, "checkpoints", &args);      // collective
  *     ...
- *     muon_load(opt, "checkpoints", NULL, &step); // the newest complete one, on any ranks and mesh
+ *     muon_load(opt, "checkpoints", NULL, &step); // the newest one, on any ranks and mesh
  *
  * A checkpoint is a directory of ordinary safetensors files in global coordinates, which any tool
  * reads; it says nothing of ranks or meshes:
@@ -86,11 +86,11 @@ typedef struct muon_load_args {
 
 MUON_API void muon_load_args_init(muon_load_args *args, size_t struct_size);
 
-/* Collective. path is one checkpoint's directory, or a root: then its newest complete one. *step (may be
- * NULL) becomes its step. Names, shapes, dtypes and momentum forms are checked before anything changes:
+/* Collective. path is one checkpoint's directory, or a root: then its newest one, and if that is damaged
+ * see fall_back. *step (may be NULL) becomes its step. Names, shapes, dtypes and momentum forms are checked before anything changes:
  * the message lists what is missing, extra or does not fit, and the log all of it. A checksum that is
- * wrong, or a failing disk, is found only in reading: then the state is partly overwritten, and
- * muon_step is MUON_E_BROKEN until a muon_load has succeeded. */
+ * wrong, or a failing disk, is found only in reading: then state and weights are partly overwritten, and
+ * muon_step is MUON_E_BROKEN until a muon_load of as much has succeeded. */
 MUON_API muon_status muon_load(muon_opt *opt, const char *path, const muon_load_args *args,
                                int64_t *step);
 
@@ -147,8 +147,8 @@ MUON_API muon_status muon_checkpoint_verify(muon_checkpoint *checkpoint, size_t 
 /* ---- Writing one without an optimizer ------------------------------------------------------ */
 
 /* Fills data with bytes offset .. offset + bytes of a tensor: all of it once, in order, in pieces that
- * do not cut elements. Anything but MUON_OK ends the writing with
- * that status; muon_comm_fail of muon/comm.h can set the message. */
+ * do not cut elements. Anything but MUON_OK ends the writing with that status; muon_comm_fail of
+ * muon/comm.h can set the message. */
 typedef muon_status (*muon_checkpoint_source_fn)(void *user, size_t index, int64_t offset,
                                                  void *data, size_t bytes);
 

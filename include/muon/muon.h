@@ -94,7 +94,7 @@ MUON_API const char *muon_version(void);
     X(E_NOMEM, -11, "out of memory")                                                               \
     X(E_BUDGET, -12, "memory budget cannot be met")                                                \
     X(E_CALLBACK, -13, "a caller's function failed")                                               \
-    X(E_BROKEN, -14, "the object failed in mid-step and can only be destroyed")                    \
+    X(E_BROKEN, -14, "the object failed half-way; its message says what is left")                  \
     X(E_IO, -15, "reading or writing a file failed")                                               \
     X(E_FORMAT, -16, "malformed file")                                                             \
     X(E_LAYOUT, -17, "sharding does not fit the tensor or the ranks")                              \

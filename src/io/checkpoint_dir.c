@@ -1,7 +1,7 @@
 /* How a checkpoint comes into being. The order is the whole point: files, the names of files, the
  * marker, the name of the directory, each on the disk before the next; only then does anything old
  * go. */
-#define _GNU_SOURCE /* fallocate, renameat2 */
+#define _GNU_SOURCE /* renameat2 */
 #include "io/checkpoint_dir.h"
 
 #include "base/memory.h"
@@ -178,15 +178,8 @@ static muon_status finish(muon_status status, int fd, const char *path)
 
 static muon_status reserve(int fd, int64_t bytes, const char *path)
 {
-    if (bytes == 0) return MUON_OK;
-    int result;
-    do
-        result = fallocate(fd, 0, 0, (off_t)bytes);
-    while (result != 0 && errno == EINTR);
-    if (result != 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
-        result = ftruncate(fd, (off_t)bytes);
-    REQUIRE(result == 0, E_IO, "%s: no room for its %" PRId64 " bytes: %s", path, bytes,
-            strerror(errno));
+    REQUIRE(muon__reserve(fd, bytes) == 0, E_IO, "%s: no room for its %" PRId64 " bytes: %s", path,
+            bytes, strerror(errno));
     return MUON_OK;
 }
 

@@ -40,7 +40,8 @@ typedef struct checkpoint_marker {
 
 /* As text, a line each, the last one its own checksum; the caller frees it. */
 muon_status muon__marker_write(char **out, size_t *bytes, const checkpoint_marker *marker);
-/* MUON_E_FORMAT for anything that muon__marker_write does not write: line and reason. Names are
+/* MUON_E_FORMAT for anything that muon__marker_write does not write: line and reason; MUON_E_VERSION for a
+ * whole marker of another format. Names are
  * single components, none twice, numbers fit; memory stays in proportion to the text. */
 muon_status muon__marker_parse(checkpoint_marker *out, const char *text, size_t bytes);
 /* Reads dir/COMPLETE, and checks that each file is there, regular, and of its size. MUON_E_FORMAT
@@ -79,6 +80,12 @@ void muon__checkpoint_abort(checkpoint_dir *dir);
 /* Steps in root whose directories have a marker that fits their files, ascending; the caller frees.
  * */
 muon_status muon__checkpoint_steps(int64_t **steps, size_t *nsteps, const char *root);
+/* The newest directory in root that is called like a checkpoint of at most `most`, complete or damaged; -1
+ * if there is none. */
+muon_status muon__checkpoint_newest(int64_t *step, const char *root, int64_t most);
+/* Is path itself a checkpoint, or is it one that looks like it (named step-..., or has a marker)? And the
+ * path without slashes at its end; the caller frees it. */
+muon_status muon__checkpoint_look(char **out, int *is_one, const char *path);
 /* "path" if it is itself a checkpoint (or looks like one: named step-..., or has a marker), else
  * "path/step-..." of its newest complete one; MUON_E_IO if there is none. The caller frees it. */
 muon_status muon__checkpoint_resolve(char **out, const char *path);

@@ -71,7 +71,7 @@ static muon_status append(found_steps *found, int64_t step)
     return MUON_OK;
 }
 
-/* Damage is no reason to fail here, and neither is what another process removes meanwhile. A disk
+/* Damage or a later format is no reason to fail here, nor is what another process removes meanwhile. A disk
  * that fails is one: we would otherwise pass over checkpoints that are there. */
 static muon_status visit_step(void *user, int root, const char *name)
 {
@@ -87,7 +87,7 @@ static muon_status visit_step(void *user, int root, const char *name)
     checkpoint_marker marker = {0};
     muon_status status = muon__marker_read_at(&marker, dir, name);
     close(dir);
-    if (status == MUON_E_FORMAT) return MUON_OK;
+    if (status == MUON_E_FORMAT || status == MUON_E_VERSION) return MUON_OK;
     if (status != MUON_OK) return muon__fail_in(status, "%s", found->root);
     int fits = marker.step == step;
     muon__marker_destroy(&marker);
@@ -124,6 +124,32 @@ muon_status muon__checkpoint_steps(int64_t **steps, size_t *nsteps, const char *
     return status;
 }
 
+typedef struct newest_step {
+    int64_t most, step;
+} newest_step;
+
+static muon_status visit_newest(void *user, int root, const char *name)
+{
+    newest_step *newest = user;
+    int64_t step = muon__checkpoint_step_of(name);
+    struct stat info;
+    if (step <= newest->step || step > newest->most) return MUON_OK;
+    if (fstatat(root, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(info.st_mode))
+        newest->step = step;
+    return MUON_OK;
+}
+
+muon_status muon__checkpoint_newest(int64_t *step, const char *root, int64_t most)
+{
+    newest_step newest = {most, -1};
+    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    REQUIRE(fd >= 0, E_IO, "%s: %s", root, strerror(errno));
+    muon_status status = muon__each_name(fd, root, visit_newest, &newest);
+    close(fd);
+    *step = newest.step;
+    return status;
+}
+
 /* ---- One of them */
 
 /* path without slashes at its end, and with room for `more` bytes and a terminator behind. */
@@ -148,19 +174,35 @@ static muon_status append_newest(char *path, size_t length)
     return MUON_OK;
 }
 
+/* The path, with room for a checkpoint's name behind. */
+static muon_status look_at(char **out, size_t *length, int *is_one, const char *path)
+{
+    char *text;
+    TRY(copy_path(&text, length, path, 1 + sizeof(checkpoint_name) + sizeof CHECKPOINT_MARKER));
+    const char *slash = strrchr(text, '/');
+    *is_one = muon__checkpoint_step_of(slash ? slash + 1 : text) >= 0;
+    if (!*is_one) {
+        struct stat info;
+        sprintf(text + *length, "/" CHECKPOINT_MARKER);
+        *is_one = lstat(text, &info) == 0;
+        text[*length] = '\0';
+    }
+    *out = text;
+    return MUON_OK;
+}
+
+muon_status muon__checkpoint_look(char **out, int *is_one, const char *path)
+{
+    size_t length;
+    return look_at(out, &length, is_one, path);
+}
+
 muon_status muon__checkpoint_resolve(char **out, const char *path)
 {
     size_t length;
+    int is_one;
     char *text;
-    TRY(copy_path(&text, &length, path, 1 + sizeof(checkpoint_name) + sizeof CHECKPOINT_MARKER));
-    const char *slash = strrchr(text, '/');
-    int is_one = muon__checkpoint_step_of(slash ? slash + 1 : text) >= 0;
-    if (!is_one) {
-        struct stat info;
-        sprintf(text + length, "/" CHECKPOINT_MARKER);
-        is_one = lstat(text, &info) == 0;
-        text[length] = '\0';
-    }
+    TRY(look_at(&text, &length, &is_one, path));
     muon_status status = is_one ? MUON_OK : append_newest(text, length);
     if (status == MUON_OK)
         *out = text;

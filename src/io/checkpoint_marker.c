@@ -166,10 +166,29 @@ static muon_status parse_file(cursor *c, checkpoint_file *file)
     return MUON_OK;
 }
 
+/* Is this a marker of another format, and not a damaged one? Its last line is the checksum of the others
+ * in every format. */
+static int is_of_another_format(const char *text, size_t bytes)
+{
+    const char last_line[] = "end 01234567\n";
+    size_t last = sizeof last_line - 1;
+    cursor c = {.at = text, .end = text + bytes, .line = 1};
+    uint32_t stated = 0;
+    int64_t format;
+    if (bytes < last || !take(&c, "muon checkpoint ")) return 0;
+    if (!take_number(&c, &format) || !take(&c, "\n")) return 0;
+    c.at = text + bytes - last;
+    return take(&c, "end ") && take_hex(&c, &stated) && take(&c, "\n") &&
+           stated == muon__crc32c(0, text, bytes - last);
+}
+
 static muon_status parse(checkpoint_marker *out, const char *text, size_t bytes)
 {
     cursor *c = &(cursor){.at = text, .end = text + bytes, .line = 1};
-    EXPECT(take(c, "muon checkpoint 1\n"), "'muon checkpoint 1'");
+    int known = take(c, "muon checkpoint 1\n");
+    REQUIRE(known || !is_of_another_format(text, bytes), E_VERSION,
+            "the checkpoint has a format that this version of libmuon does not know");
+    EXPECT(known, "'muon checkpoint 1'");
     EXPECT(take(c, "step ") && take_number(c, &out->step) && take(c, "\n"),
            "'step' and its number");
     size_t lines = 1; /* a last one may be cut */

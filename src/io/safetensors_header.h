@@ -95,9 +95,9 @@ typedef struct st_layout {
     st_place *places;
 } st_layout;
 
-/* Checks the caller's tensors, but for their data, and metadata. Wider dtypes come first, so that every tensor is aligned
- * to its elements in the file (readers that map files need that); among equals the order is the
- * caller's. The same input always gives the same bytes. */
+/* Checks the caller's tensors, but for their data, and metadata. Wider dtypes come first, so that
+ * every tensor is aligned to its elements in the file (readers that map files need that); among equals
+ * the order is the caller's. The same input always gives the same bytes. */
 muon_status muon__st_layout_create(st_layout *out, const muon_st_tensor *tensors, size_t count,
                                    const muon_st_entry *metadata, size_t nmetadata);
 void muon__st_layout_destroy(st_layout *layout); /* zeroed is fine */

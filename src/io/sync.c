@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* sync_file_range */
+#define _GNU_SOURCE /* fallocate, sync_file_range */
 
 #include "io/sync.h"
 
@@ -22,6 +22,18 @@ muon_status muon__write_all(int fd, const void *data, size_t bytes, const char *
         bytes -= (size_t)put;
     }
     return MUON_OK;
+}
+
+int muon__reserve(int fd, int64_t bytes)
+{
+    int result;
+    if (bytes == 0) return 0;
+    do
+        result = fallocate(fd, 0, 0, (off_t)bytes);
+    while (result != 0 && errno == EINTR);
+    if (result != 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
+        result = ftruncate(fd, (off_t)bytes);
+    return result;
 }
 
 void muon__sync_begin(int fd, int64_t offset, int64_t bytes)

@@ -1,5 +1,7 @@
-#define _GNU_SOURCE /* O_TMPFILE, O_DIRECT, fallocate */
+#define _GNU_SOURCE /* O_TMPFILE, O_DIRECT */
 #include "io/tier_parts.h"
+
+#include "io/sync.h"
 
 #include "base/memory.h"
 
@@ -41,13 +43,8 @@ static muon_status set_size(const tier_file *f, size_t bytes)
     off_t size = (off_t)bytes;
     REQUIRE(size > 0 && (size_t)size == bytes, E_IO, "%s: no file can have %zu bytes", f->dir,
             bytes);
-    int result;
-    do
-        result = fallocate(f->fd, 0, 0, size);
-    while (result != 0 && errno == EINTR);
-    if (result != 0 && (errno == EOPNOTSUPP || errno == ENOSYS)) result = ftruncate(f->fd, size);
-    REQUIRE(result == 0, E_IO, "%s: no space for an offload file of %zu bytes: %s", f->dir, bytes,
-            strerror(errno));
+    REQUIRE(muon__reserve(f->fd, size) == 0, E_IO,
+            "%s: no space for an offload file of %zu bytes: %s", f->dir, bytes, strerror(errno));
     return MUON_OK;
 }
 

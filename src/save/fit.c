@@ -114,6 +114,7 @@ static muon_status match(fit *f, unsigned char *used, const saved_tensors *tenso
     for (size_t i = 0; i < tensors->n; i++) {
         f->from[i] = muon_checkpoint_find(checkpoint, tensors->list[i].name);
         f->missing[i] = f->from[i] < 0;
+        f->nmissing += f->missing[i];
         if (f->from[i] >= 0) used[f->from[i]] = 1;
     }
     complaints c = {.opt = tensors->opt};

@@ -7,6 +7,7 @@
 typedef struct fit {
     int64_t *from;          /* [tensors->n] the checkpoint's tensor, or -1 */
     unsigned char *missing; /* [tensors->n] */
+    size_t nmissing;
 } fit;
 
 /* MUON_E_NAME for what is missing or extra, unless args allow it; MUON_E_SHAPE for a shape or dtype,

@@ -4,13 +4,11 @@
 #include "save/loading.h"
 
 #include <assert.h>
-#include <dirent.h>
-#include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 void muon_load_args_init(muon_load_args *args, size_t struct_size)
 {
@@ -20,68 +18,65 @@ void muon_load_args_init(muon_load_args *args, size_t struct_size)
 
 /* ---- Which one */
 
-/* The newest step in a root up to `most`, complete or damaged; -1 if there is none. What is damaged must
- * be named, not passed over. */
-static muon_status find_newest(int64_t *out, const char *root, int64_t most)
-{
-    DIR *dir = opendir(root);
-    REQUIRE(dir, E_IO, "%s: %s", root, strerror(errno));
-    *out = -1;
-    for (const struct dirent *entry; (entry = readdir(dir));) {
-        int64_t step = muon__checkpoint_step_of(entry->d_name);
-        if (step <= most && step > *out) *out = step;
-    }
-    closedir(dir);
-    return MUON_OK;
-}
-
-static int is_checkpoint(const char *path)
-{
-    char marker[PATH_MAX];
-    struct stat info;
-    const char *slash = strrchr(path, '/');
-    if (muon__checkpoint_step_of(slash ? slash + 1 : path) >= 0) return 1;
-    snprintf(marker, sizeof marker, "%s/%s", path, CHECKPOINT_MARKER);
-    return stat(marker, &info) == 0;
-}
-
 typedef struct choice {
     char path[PATH_MAX]; /* of one checkpoint */
     int64_t step;        /* of a root's; -1 if path was no root */
     int64_t most;        /* what it may be */
 } choice;
 
-/* Rank 0 looks, for everybody: others might see the directory at another moment. */
-static muon_status choose(choice *c, const char *path)
+static muon_status choose_in(choice *c, const char *path, int is_one)
 {
-    if (is_checkpoint(path)) {
-        REQUIRE((size_t)snprintf(c->path, sizeof c->path, "%s", path) < sizeof c->path, E_IO,
-                "%.100s...: the path is too long", path);
-        c->step = -1;
-        return MUON_OK;
+    c->step = -1;
+    if (!is_one) {
+        TRY(muon__checkpoint_newest(&c->step, path, c->most));
+        REQUIRE(c->step >= 0, E_IO, "%s: there is no checkpoint in it", path);
     }
-    TRY(find_newest(&c->step, path, c->most));
-    REQUIRE(c->step >= 0, E_IO, "%s: there is no checkpoint in it", path);
-    int n = snprintf(c->path, sizeof c->path, "%s/%s", path, muon__checkpoint_name(c->step).text);
+    int n = snprintf(c->path, sizeof c->path, "%s%s%s", path, is_one ? "" : "/",
+                     is_one ? "" : muon__checkpoint_name(c->step).text);
     REQUIRE((size_t)n < sizeof c->path, E_IO, "%.100s...: the path is too long", path);
     return MUON_OK;
 }
 
+/* Rank 0 looks, for everybody: others might see the directory at another moment. What is newest may be
+ * damaged: that must be named, not passed over. */
+static muon_status choose(choice *c, const char *path)
+{
+    char *trimmed = NULL;
+    int is_one;
+    TRY(muon__checkpoint_look(&trimmed, &is_one, path));
+    muon_status status = choose_in(c, trimmed, is_one);
+    free(trimmed);
+    return status;
+}
+
 /* ---- One of them */
 
-static muon_status load_one(muon_opt *opt, const char *path, const muon_load_args *args,
+/* A root's directory must be of the step that it is called after. */
+static muon_status open_one(loading **out, muon_opt *opt, const choice *c,
+                            const muon_load_args *args)
+{
+    TRY(muon__loading_create(out, opt, c->path, args));
+    int64_t found = muon_checkpoint_step((*out)->checkpoint);
+    REQUIRE(c->step < 0 || c->step == found, E_FORMAT,
+            "%s: its marker is that of step %" PRId64 ": the directory was renamed", c->path,
+            found);
+    return MUON_OK;
+}
+
+static muon_status load_one(muon_opt *opt, const choice *c, const muon_load_args *args,
                             int64_t *step)
 {
     loading *l = NULL;
-    muon_status status = muon__loading_create(&l, opt, path, args);
+    muon_status status = open_one(&l, opt, c, args);
     status = muon__together_agree(opt, status, l ? muon__loading_digest(l) : 0,
                                   "the checkpoint or the arguments", "muon_load");
     assert(status != MUON_OK || l); /* a rank that has none has said so */
     if (status == MUON_OK) {
-        opt->unloaded = 1; /* from here on state may be half of this and half of that */
+        /* From here on it may be half of this and half of that. */
+        opt->unloaded |= args->buffers ? UNLOADED_STATE | UNLOADED_WEIGHTS : UNLOADED_STATE;
         status = muon__loading_run(l);
         if (status == MUON_OK) {
-            opt->unloaded = 0;
+            opt->unloaded &= args->buffers ? 0 : UNLOADED_WEIGHTS;
             *step = muon_checkpoint_step(l->checkpoint);
         }
     }
@@ -91,7 +86,7 @@ static muon_status load_one(muon_opt *opt, const char *path, const muon_load_arg
 
 static int is_damage(muon_status status)
 {
-    return status == MUON_E_FORMAT || status == MUON_E_IO;
+    return status == MUON_E_FORMAT;
 }
 
 /* From the newest to older ones, as far as that is asked for. */
@@ -106,7 +101,8 @@ static muon_status load_any(muon_opt *opt, const char *path, const muon_load_arg
         TRY(muon__together_hear(opt, status, text, sizeof text, "muon_load"));
         char *name;
         c.step = strtoll(text, &name, 10);
-        status = load_one(opt, name + 1, args, step);
+        if (name[0] == ' ' && opt->comm.rank != 0) snprintf(c.path, sizeof c.path, "%s", name + 1);
+        status = load_one(opt, &c, args, step);
         if (!is_damage(status) || c.step < 0) return status;
         char damage[MUON__MESSAGE_MAX];
         snprintf(damage, sizeof damage, "%s", muon_last_error());
@@ -114,7 +110,7 @@ static muon_status load_any(muon_opt *opt, const char *path, const muon_load_arg
         /* Without an older one, what is wrong with this one is the answer. Rank 0 decides: arguments
          * have not been compared if this one could not even be opened. */
         if (opt->comm.rank == 0 && args->fall_back &&
-            find_newest(&older, path, c.step - 1) == MUON_OK && older >= 0)
+            muon__checkpoint_newest(&older, path, c.step - 1) == MUON_OK && older >= 0)
             muon__opt_log(opt, MUON_LOG_WARN, "%s; loading the checkpoint before it", damage);
         snprintf(text, sizeof text, "%lld", (long long)older);
         TRY(muon__together_hear(opt, MUON_OK, text, sizeof text, "muon_load"));

@@ -2,14 +2,13 @@
 
 #include "base/bf16.h"
 #include "base/crc32c.h"
+#include "io/safetensors_read.h"
 #include "plan/digest.h"
 #include "save/units.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- Creation */
 
@@ -18,6 +17,10 @@ static muon_status make(loading *l, const char *path)
     TRY(muon_checkpoint_open(&l->checkpoint, path));
     TRY(muon__tensors_create(&l->tensors, l->opt, l->args.buffers));
     TRY(muon__fit_create(&l->fit, &l->tensors, l->checkpoint, &l->args));
+    REQUIRE(
+        !l->opt->unloaded || l->fit.nmissing == 0, E_NAME,
+        "%s: %zu tensors are missing, and what is there is spoilt by a load that failed half-way",
+        muon_checkpoint_path(l->checkpoint), l->fit.nmissing);
     TRY(muon__settings_read(&l->settings, l->opt, l->checkpoint, l->args.restore_settings));
     TRY(muon__stripes_create(&l->stripes, &l->tensors, l->fit.missing, STRIPES_FROM_OWNER));
     l->nwords = 3 * l->tensors.n;
@@ -76,22 +79,6 @@ uint64_t muon__loading_digest(const loading *l)
 
 /* ---- Reading */
 
-static muon_status read_at(const loading *l, size_t tensor, int fd, char *data, size_t bytes,
-                           int64_t offset)
-{
-    while (bytes > 0) {
-        ssize_t got = pread(fd, data, bytes, (off_t)offset);
-        if (got < 0 && errno == EINTR) continue;
-        REQUIRE(got > 0, E_IO, "%s: tensor '%s': reading %zu bytes at byte %" PRId64 ": %s",
-                muon_checkpoint_path(l->checkpoint), l->tensors.list[tensor].name, bytes, offset,
-                got < 0 ? strerror(errno) : "the file ends there");
-        data += got;
-        bytes -= (size_t)got;
-        offset += got;
-    }
-    return MUON_OK;
-}
-
 typedef struct reading { /* bytes `begin` .. of a tensor */
     const loading *l;
     size_t tensor;
@@ -105,7 +92,10 @@ static muon_status read_unit(void *user, size_t at, size_t bytes, uint32_t *shar
     const reading *r = user;
     const saved_tensor *t = &r->l->tensors.list[r->tensor];
     int64_t begin = r->begin + (int64_t)at, total = t->numel * (int64_t)t->element;
-    TRY(read_at(r->l, r->tensor, r->fd, r->data + at, bytes, r->offset + begin));
+    muon_status status = muon__st_read_at(r->fd, r->data + at, bytes, r->offset + begin);
+    if (status != MUON_OK)
+        return muon__fail_in(status, "%s: tensor '%s'", muon_checkpoint_path(r->l->checkpoint),
+                             t->name);
     *share = muon__crc32c_share(r->data + at, bytes, total - begin - (int64_t)bytes);
     return MUON_OK;
 }
@@ -177,10 +167,10 @@ static void make_copies(const loading *l)
 static muon_status read_all(loading *l)
 {
     muon_opt *opt = l->opt;
-    muon_status status = read_steps(l);
-    muon_status read = muon__stripes_scatter(&l->stripes, fill_stripe, l);
-    if (muon__together_is_lost(opt, read)) return read;
-    TRY(muon__together_status(opt, status == MUON_OK ? read : status, "muon_load"));
+    muon_status status = muon__stripes_scatter(&l->stripes, fill_stripe, l);
+    if (muon__together_is_lost(opt, status)) return status;
+    if (status == MUON_OK) status = read_steps(l);
+    TRY(muon__together_status(opt, status, "muon_load"));
     TRY(muon__together_combine(l->combining, opt, l->words, l->nwords, "muon_load"));
     return check_sums(l);
 }

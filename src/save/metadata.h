@@ -26,6 +26,7 @@ typedef struct saved_settings {
     muon_group
         *groups; /* [ngroups of the optimizer] what each of its groups was; its own if unknown */
     unsigned char *known;
+    char seed[32]; /* as text; empty: not known */
     double clip_norm, qk_threshold;
     int qk_log_only;
 } saved_settings;

@@ -189,6 +189,8 @@ static muon_status read_all(saved_settings *s, const muon_opt *opt,
                             const muon_checkpoint *checkpoint, int must_agree)
 {
     double log_only;
+    const char *seed = muon_checkpoint_metadata(checkpoint, "muon.seed");
+    snprintf(s->seed, sizeof s->seed, "%s", seed ? seed : "");
     TRY(read_global(&s->clip_norm, checkpoint, "muon.clip_norm", opt->clip_norm,
                     muon__check_clip_norm));
     TRY(read_global(&s->qk_threshold, checkpoint, "muon.qk_threshold", opt->qk_threshold,
@@ -265,6 +267,11 @@ void muon__settings_compare(const muon_opt *opt, const saved_settings *s)
 {
     for (size_t i = 0; i < opt->plan->ngroups; i++)
         if (s->known[i]) compare_group(opt, i, &s->groups[i]);
+    char seed[32];
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)opt->plan->config.seed);
+    if (*s->seed && strcmp(s->seed, seed) != 0)
+        muon__opt_log(opt, MUON_LOG_WARN, "seed is %s, was %s when the checkpoint was saved", seed,
+                      s->seed);
     if (opt->clip_norm < s->clip_norm || opt->clip_norm > s->clip_norm)
         muon__opt_log(opt, MUON_LOG_WARN, "clip_norm is %g, was %g when the checkpoint was saved",
                       opt->clip_norm, s->clip_norm);

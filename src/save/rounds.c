@@ -1,9 +1,9 @@
 /* The rounds in which stripes become whole at their owners, or go from there to who holds them.
  *
- * A message is what a cell has of a stripe. Where that is in one piece it goes straight from memory to
- * memory; else it is packed. Receives are started before sends, and both are waited for before the next
- * round: a rank waits only for what others do in the same round or an earlier one, so that nobody waits
- * for ever. */
+ * A message is what a cell has of a stripe: one piece of a shard. It goes straight from memory to memory
+ * where it is one piece of the stripe, too; else the stripe's owner packs and unpacks it. Receives are
+ * started before sends, and both are waited for before the next round: a rank waits only for what others
+ * do in the same round or an earlier one, so that nobody waits for ever. */
 #include "comm/comm.h"
 #include "save/stripes.h"
 
@@ -34,24 +34,26 @@ static size_t bytes_of(const round *r, const stripe_walk *cell)
     return (size_t)cell->count * element_of(r, cell->of);
 }
 
-/* ---- Copying what a cell has of a stripe: between this rank's shard, the stripe, and a message, where
- * it lies packed. */
+/* ---- What a cell has of a stripe: packed in a message and, since its order is the tensor's, in this
+ * rank's shard; in the stripe it may be in many pieces. */
 
-typedef enum place { PACKED, IN_STRIPE } place;
-
-static void copy_shard(round *r, const stripe_walk *cell, char *memory, place where, int to_shard)
+/* In this rank's memory or, from its file, in `room`. */
+static char *read_cell(round *r, const stripe_walk *cell, char *room)
 {
-    const saved_tensors *tensors = r->s->tensors;
-    size_t tensor = cell->of->tensor, element = element_of(r, cell->of);
-    int64_t packed = 0;
-    for (runs run = muon__stripe_runs(cell); r->status == MUON_OK && muon__runs_next(&run);) {
-        int64_t at = where == PACKED ? packed : run.index - cell->of->begin;
-        char *there = memory + (size_t)at * element;
-        int64_t here = cell->at_mine + run.at;
-        r->status = to_shard ? muon__tensor_write(tensors, tensor, here, run.count, there)
-                             : muon__tensor_read(tensors, tensor, here, run.count, there);
-        packed += run.count;
-    }
+    char *memory = muon__stripe_memory(cell);
+    if (memory) return memory;
+    if (r->status == MUON_OK)
+        r->status = muon__tensor_read(r->s->tensors, cell->of->tensor, cell->at_mine + cell->at,
+                                      cell->count, room);
+    return room;
+}
+
+/* From `room`, if it is not in memory anyway. */
+static void write_cell(round *r, const stripe_walk *cell, const char *room)
+{
+    if (muon__stripe_memory(cell) || r->status != MUON_OK) return;
+    r->status = muon__tensor_write(r->s->tensors, cell->of->tensor, cell->at_mine + cell->at,
+                                   cell->count, room);
 }
 
 static void copy_packed(const round *r, const stripe_walk *cell, char *packed, int to_stripe)
@@ -94,7 +96,7 @@ static muon_status exchange_messages(const round *r)
     if (status == MUON_OK) status = run_batches(opt, receive, send);
     muon__comm_close(&opt->comm, receive);
     muon__comm_close(&opt->comm, send);
-    if (status != MUON_OK) opt->broken = 1;
+    if (status != MUON_OK) opt->broken = OPT_PARTED;
     return status;
 }
 
@@ -135,13 +137,9 @@ static void send_cells(round *r, const stripe *of, char **staged)
     stripe_walk cell;
     for (muon__stripe_walk(&cell, r->s, of); muon__stripe_next(&cell);) {
         if (cell.is_owners || cell.from != rank_of(r)) continue;
-        char *memory = muon__stripe_memory(&cell);
-        if (!memory) {
-            memory = *staged;
-            *staged += bytes_of(r, &cell);
-            copy_shard(r, &cell, memory, PACKED, 0);
-        }
-        add(r->send, &r->nsend, memory, bytes_of(r, &cell), of->owner);
+        char *packed = read_cell(r, &cell, *staged);
+        if (packed == *staged) *staged += bytes_of(r, &cell);
+        add(r->send, &r->nsend, packed, bytes_of(r, &cell), of->owner);
     }
 }
 
@@ -163,7 +161,7 @@ static void put_together(round *r)
     stripe_walk cell;
     for (muon__stripe_walk(&cell, r->s, r->own); muon__stripe_next(&cell);) {
         if (cell.is_owners) {
-            if (r->data == r->s->whole) copy_shard(r, &cell, r->data, IN_STRIPE, 0);
+            if (r->data == r->s->whole) copy_packed(r, &cell, read_cell(r, &cell, r->s->shard), 1);
         } else if (!cell.one_run) {
             copy_packed(r, &cell, packed, 1);
             packed += bytes_of(r, &cell);
@@ -223,7 +221,7 @@ static void take_cells(round *r, const stripe *of, char **staged, int have_arriv
         if (!have_arrived)
             add(r->receive, &r->nreceive, to, bytes_of(r, &cell), of->owner);
         else if (!in_place)
-            copy_shard(r, &cell, to, PACKED, 1);
+            write_cell(r, &cell, to);
     }
 }
 
@@ -231,8 +229,12 @@ static void take_own(round *r)
 {
     stripe_walk cell;
     if (r->data != r->s->whole) return; /* it is in its place */
-    for (muon__stripe_walk(&cell, r->s, r->own); muon__stripe_next(&cell);)
-        if (cell.is_mine) copy_shard(r, &cell, r->data, IN_STRIPE, 1);
+    for (muon__stripe_walk(&cell, r->s, r->own); muon__stripe_next(&cell);) {
+        if (!cell.is_mine) continue;
+        char *memory = muon__stripe_memory(&cell), *packed = memory ? memory : r->s->shard;
+        copy_packed(r, &cell, packed, 0);
+        write_cell(r, &cell, packed);
+    }
 }
 
 muon_status muon__stripes_scatter(stripes *s, stripe_fn fn, void *user)

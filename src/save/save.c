@@ -23,6 +23,8 @@ static muon_status read_args(muon_save_args *in, const char *root, const muon_sa
             (long long)in->step);
     REQUIRE(in->file_bytes > 0, E_VALUE, "muon_save: file_bytes is %lld, must be positive",
             (long long)in->file_bytes);
+    REQUIRE(in->replace == 0 || in->replace == 1, E_VALUE,
+            "muon_save: replace is %d, must be 0 or 1", in->replace);
     REQUIRE(in->keep >= 0, E_VALUE, "muon_save: keep is %d, must not be negative", in->keep);
     return MUON_OK;
 }
@@ -116,10 +118,10 @@ muon_status muon_save_finish(muon_opt *opt)
     REQUIRE(opt->saving, E_ARG, "muon_save_finish: no save is under way");
     /* Ranks that were parted cannot agree that all have written. */
     muon_status status =
-        opt->broken && opt->comm.size > 1
+        opt->broken == OPT_PARTED
             ? muon__fail(MUON_E_BROKEN,
-                         "muon_save_finish: an earlier step failed half-way, and the "
-                         "save with it; destroy this optimizer")
+                         "muon_save_finish: the ranks have lost each other, and the save with it; "
+                         "destroy this optimizer")
             : end(opt->saving);
     muon__save_drop(opt);
     return status;

@@ -178,6 +178,7 @@ static muon_status take_stripe(void *user, const stripe *of, char *data)
     int64_t begin = of->begin * (int64_t)t->element;
     size_t bytes = (size_t)(of->end - of->begin) * t->element;
     if (!s->snapshot) return write_bytes(s, s->opt->p, of->tensor, begin, data, bytes);
+    TRY(open_file(s, s->files->tensors[of->tensor].file)); /* while this is the caller's thread */
     memcpy(s->snapshot + s->used, data, bytes);
     s->jobs[s->njobs++] = (save_job){of->tensor, begin, bytes, s->snapshot + s->used};
     s->used += bytes;

@@ -45,7 +45,10 @@ static void count_elements(stripe_walk *walk)
     int n = 0;
     walk->count = 0;
     for (runs r = muon__stripe_runs(walk); muon__runs_next(&r); n++) {
-        if (n == 0) walk->offset = r.index - walk->of->begin;
+        if (n == 0) {
+            walk->offset = r.index - walk->of->begin;
+            walk->at = r.at;
+        }
         walk->count += r.count;
     }
     walk->one_run = n == 1;
@@ -80,10 +83,8 @@ int muon__stripe_next(stripe_walk *walk)
 
 char *muon__stripe_memory(const stripe_walk *walk)
 {
-    if (!walk->is_mine || !walk->one_run) return NULL;
-    runs r = muon__stripe_runs(walk);
-    muon__runs_next(&r);
-    return muon__tensor_at(walk->in->tensors, walk->of->tensor, walk->at_mine + r.at);
+    if (!walk->is_mine) return NULL;
+    return muon__tensor_at(walk->in->tensors, walk->of->tensor, walk->at_mine + walk->at);
 }
 
 /* ---- Planning */
@@ -215,6 +216,7 @@ static muon_status make(stripes *s, const unsigned char *leave_out, int64_t *rou
     room most = measure(s);
     TRY(CALLOC(&s->whole, (size_t)most.whole, "stripes"));
     TRY(CALLOC(&s->packed, (size_t)most.whole, "stripes"));
+    TRY(CALLOC(&s->shard, s->tensors->opt->offloaded ? (size_t)most.whole : 0, "stripes"));
     TRY(CALLOC(&s->staged, (size_t)most.staged, "stripes"));
     return CALLOC(&s->messages, (size_t)most.messages, "stripes");
 }
@@ -240,6 +242,7 @@ void muon__stripes_destroy(stripes *s)
     free(s->list);
     free(s->whole);
     free(s->packed);
+    free(s->shard);
     free(s->staged);
     free(s->messages);
     *s = (stripes){0};

@@ -19,7 +19,7 @@ typedef struct stripe {
     int owner;
     int64_t round;    /* how many stripes the owner has before this one */
     int64_t messages; /* that this rank sends or receives for it */
-    int64_t staged;   /* bytes of them that are not in one piece where they come from or go to */
+    int64_t staged;   /* bytes of them that come from a file, or go to one */
 } stripe;
 
 typedef enum stripe_direction { STRIPES_TO_OWNER, STRIPES_FROM_OWNER } stripe_direction;
@@ -32,8 +32,9 @@ typedef struct stripes {
     int64_t owned_bytes;
     /* Room for any round. */
     char *whole;  /* the stripe this rank owns */
-    char *packed; /* its parts that are not in one piece there */
-    char *staged; /* and those of other ranks' stripes */
+    char *packed; /* others' parts of it that are not in one piece there */
+    char *shard;  /* this rank's own part, if state is in a file */
+    char *staged; /* its parts of other ranks' stripes, likewise */
     muon_message *messages;
 } stripes;
 
@@ -54,7 +55,8 @@ typedef struct stripe_walk {
     size_t cell;
     box b;
     int64_t count;   /* elements of the stripe in the cell; never 0 */
-    int64_t offset;  /* one_run: of the first of them in the stripe */
+    int64_t at;      /* of the first in the cell's memory, where they follow each other */
+    int64_t offset;  /* one_run: of the first in the stripe */
     int one_run;     /* they follow each other in the stripe */
     int is_owners;   /* the owner holds the cell */
     int is_mine;     /* this rank does */
@@ -64,7 +66,7 @@ typedef struct stripe_walk {
 
 void muon__stripe_walk(stripe_walk *walk, const stripes *s, const stripe *of);
 int muon__stripe_next(stripe_walk *walk);
-/* The elements in this rank's own memory, if they are in one piece there; else NULL. */
+/* The elements in this rank's own memory; NULL if they are in a file. */
 char *muon__stripe_memory(const stripe_walk *walk);
 runs muon__stripe_runs(const stripe_walk *walk); /* the elements, run by run */
 

@@ -3,11 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t element_of(muon_dtype dtype)
-{
-    return dtype == MUON_BF16 ? 2 : dtype == MUON_F32 ? 4 : 8;
-}
-
 static const char *word_of(muon_dtype dtype)
 {
     return dtype == MUON_BF16 ? "BF16" : dtype == MUON_F32 ? "F32" : "I64";
@@ -23,7 +18,7 @@ static muon_status add(saved_tensors *tensors, size_t param, int what, muon_dtyp
                         .what = what,
                         .dtype = dtype,
                         .numel = what == TENSOR_STEP ? 1 : p->numel,
-                        .element = element_of(dtype)};
+                        .element = muon__dtype_bytes(dtype)};
     TRY(CALLOC(&t->name, length, "names of tensors"));
     memcpy(t->name, p->name, strlen(p->name));
     memcpy(t->name + strlen(p->name), suffix, strlen(suffix) + 1);

@@ -7,14 +7,14 @@
 
 int muon__together_is_lost(muon_opt *opt, muon_status status)
 {
-    if (status == MUON_E_TIMEOUT || status == MUON_E_COMM) opt->broken = 1;
-    return opt->broken;
+    if (muon__opt_is_parting(status)) muon__opt_break(opt, status);
+    return opt->broken != 0;
 }
 
 static muon_status run(muon_opt *opt, tree *t, const char *stage)
 {
     muon_status status = muon__tree_run(t, stage);
-    if (status != MUON_OK) opt->broken = 1;
+    if (status != MUON_OK) opt->broken = OPT_PARTED;
     return status;
 }
 

@@ -148,7 +148,8 @@ static muon_status set(muon_opt *opt, const char *dir, int64_t ram_budget)
             char message[MUON__MESSAGE_MAX];
             snprintf(message, sizeof message, "%s", muon_last_error());
             muon_status back = left ? go_back(opt, old_dir, old_budget) : MUON_OK;
-            if (agree_on(opt, back, 0, STAGE) != MUON_OK) opt->broken = 1;
+            muon_status agreed = agree_on(opt, back, 0, STAGE);
+            if (agreed != MUON_OK) muon__opt_break(opt, agreed);
             muon__fail(status, "%s", message);
         }
     }
@@ -161,7 +162,7 @@ muon_status muon_offload(muon_opt *opt, const char *dir, int64_t ram_budget)
     REQUIRE(opt, E_ARG, "muon_offload: opt must not be NULL");
     REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");
     muon_status status = set(opt, dir, ram_budget);
-    if (status == MUON_E_TIMEOUT || status == MUON_E_COMM) opt->broken = 1;
+    if (muon__opt_is_parting(status)) muon__opt_break(opt, status);
     return status;
 }
 

@@ -1,6 +1,7 @@
 /* What of the state a step needs when: the blocks that its momentum pieces, and then its AdamW units,
  * read and write. The same walks as those of the stages themselves. */
 #include "step/elements.h"
+#include "step/state.h"
 
 #include <stdlib.h>
 
@@ -47,7 +48,7 @@ static void finish_stage(marks *m)
 
 static size_t momentum_element(const muon_opt *opt, size_t param)
 {
-    return opt->groups[opt->plan->params[param].group].momentum_dtype == MUON_BF16 ? 2 : 4;
+    return muon__dtype_bytes(muon__state_dtype(opt, param, STATE_MOMENTUM));
 }
 
 static void mark_wave(marks *m, size_t wave)

@@ -68,6 +68,14 @@ typedef struct offload {
 typedef struct exchange exchange;   /* messages of the pipeline */
 typedef struct reference reference; /* memory of the reference path */
 
+/* Why an optimizer can only be destroyed. */
+enum {
+    OPT_FAILED = 1, /* a step failed half-way; the ranks know it of each other */
+    OPT_PARTED      /* they have lost each other: nothing can be agreed on any more */
+};
+
+enum { UNLOADED_STATE = 1, UNLOADED_WEIGHTS = 2 };
+
 struct muon_opt {
     muon_plan *plan;
     muon_comm comm;
@@ -77,8 +85,8 @@ struct muon_opt {
     reference *plain; /* MUON_PATH_REFERENCE, else NULL */
     const la_ops *la;
     pool *p;
-    int broken;
-    int unloaded;          /* a load failed half-way; another one can put it right */
+    int broken;            /* OPT_..., or 0 */
+    int unloaded;          /* what a load that failed half-way has spoiled: UNLOADED_... */
     struct saving *saving; /* a save beside training that is under way (src/save), or NULL */
 
     /* Settings; the plan has what they were at creation. */
@@ -129,6 +137,18 @@ struct muon_opt {
     muon_status kept; /* the first failure that waits for the end of the step, and its message */
     char kept_text[MUON__MESSAGE_MAX];
 };
+
+static inline int muon__opt_is_parting(muon_status status)
+{
+    return status == MUON_E_TIMEOUT || status == MUON_E_COMM;
+}
+
+/* A failure after which this optimizer can only be destroyed. */
+static inline void muon__opt_break(muon_opt *opt, muon_status status)
+{
+    if (opt->broken != OPT_PARTED)
+        opt->broken = muon__opt_is_parting(status) ? OPT_PARTED : OPT_FAILED;
+}
 
 /* What a gradient element of this group is multiplied by in this step. */
 float muon__grad_multiplier(const muon_opt *opt, const muon_group *group);

@@ -52,17 +52,12 @@ static uint64_t add_bytes(uint64_t hash, const char *data, size_t n)
     return add_word(hash, word);
 }
 
-static size_t element_bytes(muon_dtype dtype)
-{
-    return dtype == MUON_BF16 ? sizeof(uint16_t) : sizeof(float);
-}
-
 /* Elements of a part of the state, wherever it is now. */
 static uint64_t add_state(check *c, uint64_t hash, size_t param, state_part part, int64_t at,
                           int64_t n)
 {
     char room[CHUNK];
-    size_t element = element_bytes(muon__state_dtype(c->opt, param, part));
+    size_t element = muon__dtype_bytes(muon__state_dtype(c->opt, param, part));
     const char *memory = muon__state_at(c->opt, param, part, at);
     if (memory) return add_bytes(hash, memory, (size_t)n * element);
     int64_t most = (int64_t)(CHUNK / element);
@@ -96,7 +91,7 @@ static uint64_t hash_cell(check *c, size_t param, size_t index, size_t thing)
     muon__layout_cell(p->layout, cell, &b);
     int64_t at = muon__layout_offset_of(p->layout, rank, index), n = muon__box_numel(&b, p->ndim);
     if (thing != WEIGHT) return muon__digest_mix(add_state(c, hash, param, part_of[thing], at, n));
-    size_t element = element_bytes(p->dtype);
+    size_t element = muon__dtype_bytes(p->dtype);
     const char *weight = (const char *)c->buffers[param].param + (size_t)at * element;
     return muon__digest_mix(add_bytes(hash, weight, (size_t)n * element));
 }
@@ -253,6 +248,6 @@ muon_status muon_check_replicas(muon_opt *opt, const muon_buffers *buffers)
     check c = {.opt = opt, .buffers = buffers};
     if (buffers) c.status = check_buffers(opt, buffers);
     muon_status status = compare(&c);
-    if (status == MUON_E_TIMEOUT || status == MUON_E_COMM) opt->broken = 1;
+    if (muon__opt_is_parting(status)) muon__opt_break(opt, status);
     return status;
 }

@@ -27,11 +27,6 @@ muon_dtype muon__state_dtype(const muon_opt *opt, size_t param, state_part part)
     return p->rule == MUON_RULE_ADAMW && part != STATE_MOMENTUM ? MUON_F32 : MUON_NONE;
 }
 
-static size_t element_bytes(muon_dtype dtype)
-{
-    return dtype == MUON_BF16 ? 2 : dtype == MUON_F32 ? 4 : 8;
-}
-
 static char *address_of(const muon_opt *opt, size_t param, state_part part)
 {
     const param_state *state = &opt->state[param];
@@ -70,7 +65,7 @@ static void lay_out(muon_opt *opt, arena *memory, const uint32_t *order)
         switch (opt->plan->params[order[i]].rule) {
         case MUON_RULE_MUON:
             state->momentum = muon__arena_take(
-                memory, numel, element_bytes(muon__state_dtype(opt, order[i], STATE_MOMENTUM)));
+                memory, numel, muon__dtype_bytes(muon__state_dtype(opt, order[i], STATE_MOMENTUM)));
             break;
         case MUON_RULE_ADAMW:
             state->exp_avg = ARENA_ARRAY(memory, float, numel);
@@ -140,7 +135,7 @@ static void name_tensor(muon_opt *opt, size_t *used, size_t index, const char *s
         memcpy(name, param->name, strlen(param->name));
         memcpy(name + strlen(param->name), suffix, strlen(suffix) + 1);
         if (dtype != MUON_I64) set_shape(opt, t, param, numel);
-        t->bytes = element_bytes(dtype) * (dtype == MUON_I64 ? 1 : (size_t)numel);
+        t->bytes = muon__dtype_bytes(dtype) * (dtype == MUON_I64 ? 1 : (size_t)numel);
     }
     opt->ntensors++;
     *used += length;
@@ -202,13 +197,13 @@ void *muon__state_at(const muon_opt *opt, size_t param, state_part part, int64_t
 {
     char *base = address_of(opt, param, part);
     if (!base || opt->offload.t) return NULL;
-    return base + (size_t)at * element_bytes(muon__state_dtype(opt, param, part));
+    return base + (size_t)at * muon__dtype_bytes(muon__state_dtype(opt, param, part));
 }
 
 muon_status muon__state_read(muon_opt *opt, size_t param, state_part part, int64_t at, int64_t n,
                              void *data)
 {
-    size_t element = element_bytes(muon__state_dtype(opt, param, part));
+    size_t element = muon__dtype_bytes(muon__state_dtype(opt, param, part));
     if (n == 0) return MUON_OK;
     return read_at(opt, address_of(opt, param, part) + (size_t)at * element, data,
                    (size_t)n * element);
@@ -217,7 +212,7 @@ muon_status muon__state_read(muon_opt *opt, size_t param, state_part part, int64
 muon_status muon__state_write(muon_opt *opt, size_t param, state_part part, int64_t at, int64_t n,
                               const void *data)
 {
-    size_t element = element_bytes(muon__state_dtype(opt, param, part));
+    size_t element = muon__dtype_bytes(muon__state_dtype(opt, param, part));
     if (n == 0) return MUON_OK;
     return write_at(opt, address_of(opt, param, part) + (size_t)at * element, data,
                     (size_t)n * element);
@@ -251,7 +246,7 @@ static muon_status check_range(const muon_opt *opt, size_t index, int64_t at, in
 {
     TRY(check_index(opt, index));
     const muon_tensor *t = &opt->tensors[index];
-    int64_t n = (int64_t)(t->bytes / element_bytes(t->dtype));
+    int64_t n = (int64_t)(t->bytes / muon__dtype_bytes(t->dtype));
     REQUIRE(at >= 0 && count >= 0 && at <= n && count <= n - at, E_VALUE,
             "%lld elements from %lld on are not all in '%s', which has %lld here", (long long)count,
             (long long)at, t->name, (long long)n);
@@ -265,7 +260,7 @@ muon_status muon_state_read(muon_opt *opt, size_t index, int64_t at, int64_t cou
     TRY(check_range(opt, index, at, count, data));
     if (count == 0) return MUON_OK;
     const muon_tensor *t = &opt->tensors[index];
-    size_t element = element_bytes(t->dtype);
+    size_t element = muon__dtype_bytes(t->dtype);
     if (t->dtype != MUON_I64)
         return read_at(opt, (const char *)t->data + (size_t)at * element, data,
                        (size_t)count * element);
@@ -280,7 +275,7 @@ muon_status muon_state_write(muon_opt *opt, size_t index, int64_t at, int64_t co
     TRY(check_range(opt, index, at, count, data));
     if (count == 0) return MUON_OK;
     const muon_tensor *t = &opt->tensors[index];
-    size_t element = element_bytes(t->dtype);
+    size_t element = muon__dtype_bytes(t->dtype);
     if (t->dtype != MUON_I64)
         return write_at(opt, (char *)t->data + (size_t)at * element, data, (size_t)count * element);
     memcpy(t->data, data, element);

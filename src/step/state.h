@@ -13,6 +13,12 @@ const char *muon__state_suffix(state_part part);
 /* MUON_NONE: a parameter of this rule has no such part. */
 muon_dtype muon__state_dtype(const muon_opt *opt, size_t param, state_part part);
 
+/* Bytes of an element; MUON_I64 is a step counter's. */
+static inline size_t muon__dtype_bytes(muon_dtype dtype)
+{
+    return dtype == MUON_BF16 ? 2 : dtype == MUON_F32 ? 4 : 8;
+}
+
 /* Element `at` of this rank's shard, or NULL while state is in a file. */
 void *muon__state_at(const muon_opt *opt, size_t param, state_part part, int64_t at);
 /* Elements at .. at + n, between steps. */

@@ -164,7 +164,7 @@ muon_status muon__step_run(muon_opt *opt, const muon_step_args *args, muon_statu
     status = prepare(opt, args, status, &word, &go);
     muon__step_clock(opt, MUON_PHASE_CHECK, &clock);
     if (status != MUON_OK) {
-        opt->broken = status == MUON_E_TIMEOUT || status == MUON_E_COMM;
+        if (muon__opt_is_parting(status)) muon__opt_break(opt, status);
         return status;
     }
     if (!go) {
@@ -175,6 +175,6 @@ muon_status muon__step_run(muon_opt *opt, const muon_step_args *args, muon_statu
         return MUON_OK;
     }
     status = apply(opt, &word, &clock);
-    if (status != MUON_OK) opt->broken = 1;
+    if (status != MUON_OK) muon__opt_break(opt, status);
     return status;
 }
