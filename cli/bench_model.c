@@ -2,6 +2,8 @@
 
 #include "names.h"
 
+#include "muon/comm.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +99,32 @@ void bench_params_destroy(bench_params *p)
 int64_t bench_params_numel(const muon_param *param)
 {
     return param->ndim == 2 ? param->shape[0] * param->shape[1] : param->shape[0];
+}
+
+int bench_params_optimizer(bench_params *p, muon_opt **out, const compute *how,
+                           const muon_comm *comm)
+{
+    muon_mesh mesh;
+    muon_config config;
+    muon_config_init(&config, sizeof config);
+    muon_mesh_init(&mesh, sizeof mesh);
+    mesh.name = "ranks";
+    mesh.naxes = 1;
+    mesh.axes[0] = "all";
+    mesh.sizes[0] = comm ? comm->size : 1;
+    config.groups = p->groups;
+    config.ngroups = BENCH_NGROUPS;
+    config.threads = how->threads;
+    config.backend = how->backend;
+    config.comm = comm;
+    config.meshes = &mesh;
+    config.nmeshes = 1;
+    for (size_t i = 0; i < p->count; i++) {
+        p->params[i].mesh = "ranks";
+        p->params[i].placement = "0: all";
+    }
+    if (muon_create(out, &config, p->params, p->count) != MUON_OK) return cli_fail_library();
+    return CLI_DONE;
 }
 
 int bench_model_find(const char *text, const model **out)

@@ -26,4 +26,8 @@ void bench_params_create(bench_params *p, const model *m);
 void bench_params_destroy(bench_params *p);
 int64_t bench_params_numel(const muon_param *param);
 
+/* An optimizer over them: whole, or with every tensor cut on its first dim over the ranks of comm. */
+int bench_params_optimizer(bench_params *p, muon_opt **out, const compute *how,
+                           const muon_comm *comm);
+
 #endif

@@ -84,27 +84,7 @@ static void free_team(team *t, size_t count)
 
 static int create_team(ranks_problem *p, team *t, const compute *how, const muon_comm *comm)
 {
-    muon_mesh mesh;
-    muon_config config;
-    muon_config_init(&config, sizeof config);
-    muon_mesh_init(&mesh, sizeof mesh);
-    mesh.name = "ranks";
-    mesh.naxes = 1;
-    mesh.axes[0] = "all";
-    mesh.sizes[0] = launch_size();
-    config.groups = p->m.groups;
-    config.ngroups = BENCH_NGROUPS;
-    config.threads = how->threads;
-    config.backend = how->backend;
-    config.comm = comm;
-    config.meshes = comm ? &mesh : NULL;
-    config.nmeshes = comm != NULL;
-    for (size_t i = 0; i < p->m.count; i++) {
-        p->m.params[i].mesh = comm ? "ranks" : NULL;
-        p->m.params[i].placement = comm ? "0: all" : NULL;
-    }
-    if (muon_create(&t->opt, &config, p->m.params, p->m.count) != MUON_OK)
-        return cli_fail_library();
+    DO(bench_params_optimizer(&p->m, &t->opt, how, comm));
     return allocate(p, t, comm ? comm->rank : 0);
 }
 

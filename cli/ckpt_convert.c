@@ -13,14 +13,8 @@ static ckpt_momentum momentum = {.mu = -1};
 
 static const option options[] = {
     CKPT_MOMENTUM_OPTIONS(momentum),
-    {.name = "mu",
-     .argument = "X",
-     .type = OPTION_NUMBER,
-     .target = &momentum.mu,
-     .least = 0,
-     .most = 0.9999,
-     .standard = "the group's momentum",
-     .help = "what momentum was when the buffers were made"},
+    CKPT_MU_OPTION(momentum.mu, "the group's momentum",
+                   "what momentum was when the buffers were made"),
 };
 
 static int convert_buffer(ckpt_item *item, const ckpt_source *in, const char *param, int *changed)
@@ -67,10 +61,7 @@ static int set_groups(ckpt_items *out, const ckpt_source *in)
 static int convert(const ckpt_source *in, const char *root, ckpt_items *out)
 {
     int changed = 0;
-    if (!in->checkpoint)
-        return cli_fail(
-            "%s: it is a file; IN must be a checkpoint ('muonctl ckpt import' makes one)",
-            in->path);
+    if (!in->checkpoint) return cli_fail("%s: it is a file; IN must be a checkpoint", in->path);
     for (size_t i = 0; i < in->count; i++)
         DO(add_tensor(out, in, i, &changed));
     DO(set_groups(out, in));

@@ -16,16 +16,14 @@ int ckpt_has_settings(const ckpt_source *source)
     return ckpt_metadata(source, "muon.format") != NULL;
 }
 
-/* Not the groups', and not who wrote it. */
-static int is_general(const char *key)
+static int same_text(const char *a, const char *b)
 {
-    return strncmp(key, "muon.group.", 11) != 0 &&
-           strncmp(key, param_prefix, sizeof param_prefix - 1) != 0 &&
-           strcmp(key, "muon.ngroups") != 0 && strcmp(key, "muon.version") != 0;
+    return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* As text, or as numbers: 0.1 and 0.10000000000000001 are one. */
-static int same(const char *a, const char *b)
+/* Fields of groups may be numbers: 0.1 and 0.10000000000000001 are one. What callers write is theirs,
+ * and no number to us. */
+static int same_field(const char *a, const char *b)
 {
     if (!a || !b) return a == b;
     char *end_a, *end_b;
@@ -33,12 +31,29 @@ static int same(const char *a, const char *b)
     return strcmp(a, b) == 0 || (x == y && end_a != a && end_b != b && !*end_a && !*end_b);
 }
 
+static size_t first_difference(const char *a, const char *b)
+{
+    size_t at = 0;
+    while (a[at] && a[at] == b[at])
+        at++;
+    return at;
+}
+
 static size_t print_setting(const char *whose, const char *name, const char *a, const char *b)
 {
-    if (same(a, b)) return 0;
     ckpt_text x = ckpt_pretty(a ? a : "(none)"), y = ckpt_pretty(b ? b : "(none)");
+    if (a && b && strcmp(x.text, y.text) == 0) {
+        size_t at = first_difference(a, b);
+        x = ckpt_excerpt(a, at);
+        y = ckpt_excerpt(b, at);
+    }
     printf("setting %s%s%s: %s in A, %s in B\n", whose, *whose ? ": " : "", name, x.text, y.text);
     return 1;
+}
+
+static size_t compare_texts(const char *name, const char *a, const char *b)
+{
+    return same_text(a, b) ? 0 : print_setting("", name, a, b);
 }
 
 static size_t compare_general(const ckpt_source *a, const ckpt_source *b)
@@ -46,10 +61,10 @@ static size_t compare_general(const ckpt_source *a, const ckpt_source *b)
     size_t count = 0;
     const char *key;
     json_t *value;
-    json_object_foreach(a->metadata, key, value) if (is_general(key)) count +=
-        print_setting("", key, json_string_value(value), ckpt_metadata(b, key));
-    json_object_foreach(b->metadata, key, value) if (is_general(key) && !ckpt_metadata(a, key))
-        count += print_setting("", key, NULL, json_string_value(value));
+    json_object_foreach(a->metadata, key, value) if (ckpt_is_general(key)) count +=
+        compare_texts(key, json_string_value(value), ckpt_metadata(b, key));
+    json_object_foreach(b->metadata, key, value) if (ckpt_is_general(key) && !ckpt_metadata(a, key))
+        count += compare_texts(key, NULL, json_string_value(value));
     return count;
 }
 
@@ -62,12 +77,13 @@ static size_t compare_groups(const ckpt_source *a, int64_t i, const ckpt_source 
     if (strcmp(whose, ckpt_group_label(b, j).text) != 0)
         snprintf(whose, sizeof whose, "%s, in B %s", ckpt_group_label(a, i).text,
                  ckpt_group_label(b, j).text);
-    for (size_t k = 0; (name = muon_group_field(k, NULL)); k++)
-        count +=
-            print_setting(whose, name, ckpt_group_value(a, i, name), ckpt_group_value(b, j, name));
-    const char *x = ckpt_group_value(a, i, "custom");
-    const char *y = ckpt_group_value(b, j, "custom");
-    return count + print_setting(whose, "custom", x, y);
+    for (size_t k = 0; (name = muon_group_field(k, NULL)); k++) {
+        const char *x = ckpt_group_value(a, i, name), *y = ckpt_group_value(b, j, name);
+        if (!same_field(x, y)) count += print_setting(whose, name, x, y);
+    }
+    const char *x = ckpt_group_value(a, i, "custom"), *y = ckpt_group_value(b, j, "custom");
+    if (!same_text(x, y)) count += print_setting(whose, "custom", x, y);
+    return count;
 }
 
 /* Each pair of groups that a parameter connects, once. */
@@ -77,7 +93,7 @@ size_t ckpt_diff_settings(const ckpt_source *a, const ckpt_source *b)
     char step[2][32];
     snprintf(step[0], sizeof step[0], "%" PRId64, a->step);
     snprintf(step[1], sizeof step[1], "%" PRId64, b->step);
-    count += print_setting("", "muon.step", step[0], step[1]);
+    count += compare_texts("muon.step", step[0], step[1]);
     json_t *seen = json_object();
     const char *key;
     json_t *value;

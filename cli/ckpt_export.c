@@ -30,14 +30,7 @@ static const option options[] = {
      .target = &prefix,
      .standard = "none, and state. with --names",
      .help = "what every key begins with, such as optimizer.state."},
-    {.name = "mu",
-     .argument = "X",
-     .type = OPTION_NUMBER,
-     .target = &mu,
-     .least = 0,
-     .most = 0.9999,
-     .standard = "the group's momentum",
-     .help = "what momentum was when the buffers were made"},
+    CKPT_MU_OPTION(mu, "the group's momentum", "what momentum was when the buffers were made"),
 };
 
 typedef struct job {
@@ -45,6 +38,7 @@ typedef struct job {
     const ckpt_peer *peer;
     muon_momentum_form form; /* the peer's */
     ckpt_names names;
+    char *found; /* for each name: whether there is state for it */
     names_list left_out;
     ckpt_items out;
 } job;
@@ -118,12 +112,24 @@ static int add(job *j, size_t index)
     if (t->is_weight) return CLI_DONE;
     ckpt_name name = ckpt_split(t->name);
     int code = CLI_DONE;
-    if (names_path && ckpt_names_find(&j->names, name.param) < 0)
+    int64_t number = ckpt_names_find(&j->names, name.param);
+    if (number >= 0) j->found[number] = 1;
+    if (names_path && number < 0)
         names_add(&j->left_out, t->name);
     else
         code = add_part(j, index, name.param, name.part);
     free(name.param);
     return code;
+}
+
+/* A name that is misspelt would be a parameter that starts again from zeros. */
+static int check_names(const job *j)
+{
+    names_list without = {0};
+    for (size_t i = 0; i < j->names.count; i++)
+        if (!j->found[i]) names_add(&without, j->names.list[i]);
+    if (!without.count) return CLI_DONE;
+    return cli_fail("%s: %s has no state for %s", names_path, j->in->path, names_text(&without));
 }
 
 static void set_metadata(job *j)
@@ -142,9 +148,11 @@ static int export(job *j, const char *path)
     if (!j->in->checkpoint) return cli_fail("%s: IN must be a checkpoint", j->in->path);
     DO(peer_form(j));
     if (names_path) DO(ckpt_names_load(&j->names, names_path));
+    j->found = cli_alloc(j->names.count, 1);
     set_metadata(j);
     for (size_t i = 0; i < j->in->count; i++)
         DO(add(j, i));
+    DO(check_names(j));
     if (!j->out.count) return cli_fail("%s: there is no state to export", j->in->path);
     if (j->left_out.count)
         cli_note("left out, since %s does not have them: %s", names_path, names_text(&j->left_out));
@@ -163,6 +171,7 @@ static int run(int noperands, char **operands)
     int code = export(&j, operands[1]);
     ckpt_items_close(&j.out);
     ckpt_names_free(&j.names);
+    free(j.found);
     ckpt_close(&in);
     return code;
 }

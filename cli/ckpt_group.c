@@ -2,7 +2,6 @@
 
 #include "ckpt_settings.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,19 +44,20 @@ typedef struct field_place {
     size_t offset;
     int is_real;
     const char *const *words; /* NULL: a number */
+    size_t nwords;
 } field_place;
 
 #define REAL(FIELD)                                                                                \
     {                                                                                              \
-#FIELD, offsetof(muon_group, FIELD), 1, NULL                                               \
+#FIELD, offsetof(muon_group, FIELD), 1, NULL, 0                                            \
     }
 #define WHOLE(FIELD)                                                                               \
     {                                                                                              \
-#FIELD, offsetof(muon_group, FIELD), 0, NULL                                               \
+#FIELD, offsetof(muon_group, FIELD), 0, NULL, 0                                            \
     }
 #define CHOICE(FIELD, WORDS)                                                                       \
     {                                                                                              \
-#FIELD, offsetof(muon_group, FIELD), 0, WORDS                                              \
+#FIELD, offsetof(muon_group, FIELD), 0, WORDS, sizeof(WORDS) / sizeof(WORDS)[0]            \
     }
 
 static const field_place places[] = {
@@ -86,38 +86,53 @@ static const field_place places[] = {
 };
 enum { NPLACES = sizeof places / sizeof places[0] };
 
-static void store_field(ckpt_items *items, int64_t index, const field_place *p,
-                        const muon_group *group)
+/* "" for a value that has no word here. */
+static void write_field(char *text, size_t size, const field_place *p, const muon_group *group)
 {
     const char *at = (const char *)group + p->offset;
-    char text[64];
     double real = 0;
     int number = 0;
     memcpy(p->is_real ? (void *)&real : &number, at, p->is_real ? sizeof real : sizeof number);
     if (p->words)
-        snprintf(text, sizeof text, "%s", p->words[number]);
+        snprintf(text, size, "%s", (size_t)number < p->nwords ? p->words[number] : "");
     else if (p->is_real)
-        snprintf(text, sizeof text, "%.17g", real);
+        snprintf(text, size, "%.17g", real);
     else
-        snprintf(text, sizeof text, "%d", number);
-    ckpt_items_set_group(items, index, p->name, text);
+        snprintf(text, size, "%d", number);
 }
 
-void ckpt_group_store(ckpt_items *items, int64_t index, const char *name, const muon_group *group)
+/* Whether the library reads the text as the value that it was made of. */
+static int is_read_back(const field_place *p, const char *text, const muon_group *group)
 {
+    muon_group back;
+    muon_group_init(&back, sizeof back);
+    return muon_group_set(&back, p->name, text) == MUON_OK &&
+           memcmp((const char *)&back + p->offset, (const char *)group + p->offset,
+                  p->is_real ? sizeof(double) : sizeof(int)) == 0;
+}
+
+int ckpt_group_store(ckpt_items *items, int64_t index, const char *name, const muon_group *group)
+{
+    const char *field;
     ckpt_items_set_group(items, index, "name", name);
-    for (size_t i = 0; i < NPLACES; i++) {
-        assert(strcmp(places[i].name, muon_group_field(i, NULL)) == 0);
-        store_field(items, index, &places[i], group);
+    for (size_t i = 0; (field = muon_group_field(i, NULL)); i++) {
+        char text[64] = "";
+        int is_known = i < NPLACES && strcmp(places[i].name, field) == 0;
+        if (is_known) write_field(text, sizeof text, &places[i], group);
+        if (!is_known || !is_read_back(&places[i], text, group))
+            return cli_fail("group '%s': this muonctl cannot write its %s; it is of another "
+                            "version than libmuon %s",
+                            name, field, muon_version());
+        ckpt_items_set_group(items, index, field, text);
     }
-    assert(!muon_group_field(NPLACES, NULL));
+    return CLI_DONE;
 }
 
 /* ---- momentum ------------------------------------------------------------------------------- */
 
 const char *ckpt_form_word(muon_momentum_form form)
 {
-    return forms[form];
+    return (size_t)form < sizeof forms / sizeof forms[0] ? forms[form] : "unknown";
 }
 
 double ckpt_form_scale(muon_momentum_form from, muon_momentum_form to, double mu)

@@ -9,8 +9,9 @@
 int ckpt_group_load(const ckpt_source *source, int64_t group, muon_group *out);
 /* The group of the parameter of a momentum buffer, whose form has to be known. */
 int ckpt_group_of_buffer(const ckpt_source *source, const char *param, muon_group *out);
-/* All fields, as muon_save writes them. */
-void ckpt_group_store(ckpt_items *items, int64_t index, const char *name, const muon_group *group);
+/* All fields, as muon_save writes them. A value whose text the library would not read as this value is
+ * an error: the words are repeated here. */
+int ckpt_group_store(ckpt_items *items, int64_t index, const char *name, const muon_group *group);
 
 const char *ckpt_form_word(muon_momentum_form form); /* "ema" */
 
@@ -36,6 +37,12 @@ typedef struct ckpt_momentum {
         .name = "momentum-dtype", .argument = "TYPE", .type = OPTION_TEXT,                         \
         .target = &(TARGET).dtype_word, .standard = "as it is",                                    \
         .help = "momentum is to be stored as f32 or bf16"                                          \
+    }
+
+#define CKPT_MU_OPTION(TARGET, STANDARD, HELP)                                                     \
+    {                                                                                              \
+        .name = "mu", .argument = "X", .type = OPTION_NUMBER, .target = &(TARGET), .least = 0,     \
+        .most = 0.9999, .standard = (STANDARD), .help = (HELP)                                     \
     }
 
 int ckpt_momentum_check(ckpt_momentum *momentum);

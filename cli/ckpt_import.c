@@ -1,6 +1,7 @@
 /* muonctl ckpt import - the state of another optimizer as a checkpoint. */
 #include "ckpt.h"
 #include "ckpt_group.h"
+#include "ckpt_settings.h"
 #include "ckpt_state.h"
 
 #include <inttypes.h>
@@ -34,17 +35,10 @@ static const option options[] = {
      .target = &given_step,
      .least = 0,
      .most = INT_MAX,
-     .standard = "the most that a parameter says",
+     .standard = "the files' muon.step, or the most that a parameter says",
      .help = "the checkpoint's step, and that of parameters that have none"},
     CKPT_MOMENTUM_OPTIONS(momentum),
-    {.name = "mu",
-     .argument = "X",
-     .type = OPTION_NUMBER,
-     .target = &momentum.mu,
-     .least = 0,
-     .most = 0.9999,
-     .standard = "the preset's",
-     .help = "the run's momentum"},
+    CKPT_MU_OPTION(momentum.mu, "the preset's", "the run's momentum"),
     {.name = "ignore-unknown",
      .type = OPTION_FLAG,
      .target = &ignore_unknown,
@@ -108,19 +102,20 @@ static int64_t step_of_run(const steps *s)
     return s->known >= 0 ? s->known : s->most >= 0 ? s->most : 0;
 }
 
-/* AdamW divides by what depends on the step: guessing it would be wrong quietly. */
+/* AdamW divides by what depends on the step, and guessing it would be wrong quietly. Muon does not, but
+ * at step 0 there is no momentum yet. */
 static int settle_steps(ckpt_state *state, const steps *s)
 {
     names_list without = {0};
     for (size_t i = 0; i < state->count; i++) {
         ckpt_param *p = &state->params[i];
         if (p->step >= 0) continue;
-        if (p->rule == MUON_RULE_ADAMW && s->known < 0) names_add(&without, p->name);
+        if (s->known < 0 && (p->rule == MUON_RULE_ADAMW || s->most < 0))
+            names_add(&without, p->name);
         p->step = step_of_run(s);
     }
     if (!without.count) return CLI_DONE;
-    return cli_fail("AdamW's parameters without a step: %s; --step must say it",
-                    names_text(&without));
+    return cli_fail("parameters without a step: %s; --step must say it", names_text(&without));
 }
 
 /* ---- the checkpoint ------------------------------------------------------------------------- */
@@ -166,11 +161,25 @@ static int make_groups(rules *r, ckpt_items *out, const ckpt_state *state, const
         if (k == 0) group->momentum_dtype = momentum_dtype(state);
         if (!has_rule(state, group->rule)) continue;
         r->index[k] = count;
-        ckpt_group_store(out, count++, names[k], group);
+        DO(ckpt_group_store(out, count++, names[k], group));
     }
     char text[32];
     snprintf(text, sizeof text, "%" PRId64, count);
     ckpt_items_set(out, "muon.ngroups", text);
+    return CLI_DONE;
+}
+
+/* Files that export wrote, or that are libmuon's own, say of which form momentum is. */
+static int check_form(const ckpt_source *file, const rules *r, const ckpt_peer *peer)
+{
+    for (int64_t g = 0; g < ckpt_ngroups(file); g++) {
+        const char *rule = ckpt_group_value(file, g, "rule");
+        const char *form = ckpt_group_value(file, g, "momentum_form");
+        if (rule && form && strcmp(rule, "muon") == 0 &&
+            strcmp(form, ckpt_form_word(r->peer_form)) != 0)
+            return cli_fail("%s: its momentum is %s, %s's is %s", file->path, form, peer->name,
+                            ckpt_form_word(r->peer_form));
+    }
     return CLI_DONE;
 }
 
@@ -259,12 +268,24 @@ static int convert(ckpt_state *state, const ckpt_source *files, size_t nfiles,
     DO(settle_steps(state, &s));
     set_general(out);
     DO(make_groups(&r, out, state, peer));
+    for (size_t i = 0; i < nfiles && has_rule(state, MUON_RULE_MUON); i++)
+        DO(check_form(&files[i], &r, peer));
     for (size_t i = 0; i < state->count; i++)
         add_param(out, &state->params[i], &r);
     if (!out->count) return cli_fail("there is no state of Muon or AdamW in the files");
     DO(ckpt_items_save(out, root, step_of_run(&s)));
     report(state, &r, peer, step_of_run(&s));
     return CLI_DONE;
+}
+
+/* A checkpoint has settings and checksums of its own, which would be lost here. */
+static int open_state(ckpt_source *file, const char *path)
+{
+    DO(ckpt_open(file, path));
+    if (!file->checkpoint) return CLI_DONE;
+    int code = cli_fail("%s: it is a checkpoint already; 'muonctl ckpt convert' changes one", path);
+    ckpt_close(file);
+    return code;
 }
 
 static int import(size_t nfiles, char **paths, const char *root, const ckpt_peer *peer,
@@ -278,7 +299,7 @@ static int import(size_t nfiles, char **paths, const char *root, const ckpt_peer
     int code = CLI_DONE;
     size_t opened = 0;
     for (; opened < nfiles && code == CLI_DONE; opened++) {
-        code = ckpt_open(&files[opened], paths[opened]);
+        code = open_state(&files[opened], paths[opened]);
         if (code == CLI_DONE)
             code = ckpt_state_add(&state, &files[opened], list_for(names, opened));
     }
@@ -319,7 +340,7 @@ const command ckpt_import = {
         "with --names; WORD is momentum_buffer or momentum (Muon), exp_avg or moment1 or momentum, "
         "exp_avg_sq or moment2 or variance (AdamW), step or step_dev. What has no place is an "
         "error that lists it. Momentum keeps the form of the peer unless --momentum asks for the "
-        "other.",
+        "other; a file whose metadata say that it has another form is an error.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example =

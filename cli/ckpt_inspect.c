@@ -49,18 +49,6 @@ static void print_group(const ckpt_source *s, int64_t group)
     printf("\n");
 }
 
-static int starts_with(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
-/* Keys that neither the first line nor a group shows. */
-static int is_other(const char *key)
-{
-    return !starts_with(key, "muon.group.") && !starts_with(key, "muon.param.") &&
-           strcmp(key, "muon.ngroups") != 0 && strcmp(key, "muon.version") != 0;
-}
-
 static void print_settings(const ckpt_source *s)
 {
     const char *key, *version = ckpt_metadata(s, "muon.version");
@@ -69,7 +57,7 @@ static void print_settings(const ckpt_source *s)
     if (s->step >= 0) printf("step %" PRId64 ", ", s->step);
     if (version) printf("libmuon %s, ", version);
     printf("%zu tensors, %s\n", s->count, units_bytes((double)ckpt_bytes(s)).text);
-    json_object_foreach(s->metadata, key, value) if (is_other(key))
+    json_object_foreach(s->metadata, key, value) if (ckpt_is_general(key))
         printf("%s: %s\n", key, ckpt_pretty(json_string_value(value)).text);
     for (int64_t g = 0; g < ckpt_ngroups(s); g++)
         print_group(s, g);

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,11 +37,35 @@ int ckpt_is_one(const char *path)
     return is_one;
 }
 
+typedef struct final_name {
+    char text[64];
+} final_name;
+
+static final_name name_of(int64_t step)
+{
+    final_name name;
+    snprintf(name.text, sizeof name.text, "%s%08" PRId64, prefix, step);
+    return name;
+}
+
+/* No link: the library follows none. */
+static int is_directory(const char *root, const char *name)
+{
+    struct stat info;
+    char *path = cli_format("%s/%s", root, name);
+    int is_one = lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    free(path);
+    return is_one;
+}
+
 static void add(ckpt_list *list, const char *name, int64_t step, int is_saving)
 {
     list->rows = grow(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] =
-        (ckpt_row){.name = cli_format("%s", name), .step = step, .is_saving = is_saving};
+    list->rows[list->count++] = (ckpt_row){.name = cli_format("%s", name),
+                                           .step = step,
+                                           .is_saving = is_saving,
+                                           .is_named = strcmp(name, name_of(step).text) == 0 &&
+                                                       is_directory(list->root, name)};
 }
 
 /* A save works under a hidden name that ends with the final one. */
@@ -72,7 +97,16 @@ static int read_names(ckpt_list *list)
     return CLI_DONE;
 }
 
-static void look_into(const char *root, ckpt_row *row)
+/* Opened by its own path, more is a checkpoint than the library finds in a root. */
+static char *why_not_listed(const ckpt_row *row, int64_t step)
+{
+    if (strcmp(row->name, name_of(step).text) == 0)
+        return cli_format("complete, but it does not count: it is a link");
+    return cli_format("complete, but it does not count: its name is not %s of its marker",
+                      name_of(step).text);
+}
+
+static void look_into(const char *root, ckpt_row *row, int is_listed)
 {
     muon_checkpoint *checkpoint = NULL;
     if (row->is_saving) {
@@ -83,12 +117,14 @@ static void look_into(const char *root, ckpt_row *row)
     if (muon_checkpoint_open(&checkpoint, path) != MUON_OK) {
         row->problem = cli_format("%s", muon_last_error());
     } else {
+        row->is_open = 1;
         row->tensors = muon_checkpoint_count(checkpoint);
         for (size_t i = 0; i < row->tensors; i++) {
             muon_checkpoint_tensor tensor;
             if (muon_checkpoint_get(checkpoint, i, &tensor, sizeof tensor) == MUON_OK)
                 row->bytes += tensor.bytes;
         }
+        if (!is_listed) row->problem = why_not_listed(row, muon_checkpoint_step(checkpoint));
     }
     muon_checkpoint_close(checkpoint);
     free(path);
@@ -104,17 +140,32 @@ static char *read_latest(const char *root)
                                                         : NULL;
 }
 
+static int look_into_all(ckpt_list *list)
+{
+    int64_t *steps = NULL;
+    size_t nsteps = 0;
+    if (muon_checkpoint_list(&steps, &nsteps, list->root) != MUON_OK) return cli_fail_library();
+    for (size_t i = 0; i < list->count; i++) {
+        ckpt_row *row = &list->rows[i];
+        int is_listed = 0;
+        for (size_t k = 0; k < nsteps && row->is_named; k++)
+            is_listed |= steps[k] == row->step;
+        look_into(list->root, row, is_listed);
+    }
+    free(steps);
+    return CLI_DONE;
+}
+
 int ckpt_list_open(ckpt_list *out, const char *root)
 {
     *out = (ckpt_list){.root = root};
     if (ckpt_is_one(root)) return cli_fail("%s: it is a checkpoint, not a root of them", root);
     int code = read_names(out);
+    if (code == CLI_DONE) code = look_into_all(out);
     if (code != CLI_DONE) {
         ckpt_list_close(out);
         return code;
     }
-    for (size_t i = 0; i < out->count; i++)
-        look_into(root, &out->rows[i]);
     out->latest = read_latest(root);
     return CLI_DONE;
 }
@@ -134,5 +185,12 @@ const ckpt_row *ckpt_list_newest(const ckpt_list *list)
 {
     for (size_t i = list->count; i-- > 0;)
         if (!list->rows[i].problem) return &list->rows[i];
+    return NULL;
+}
+
+const ckpt_row *ckpt_list_first(const ckpt_list *list)
+{
+    for (size_t i = list->count; i-- > 0;)
+        if (list->rows[i].is_named) return &list->rows[i];
     return NULL;
 }

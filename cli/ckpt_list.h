@@ -10,6 +10,8 @@ typedef struct ckpt_row {
     char *name;     /* of the directory */
     int64_t step;   /* by its name */
     int is_saving;  /* not under its final name */
+    int is_named;   /* a directory, called as the library calls a checkpoint of this step */
+    int is_open;    /* nothing is wrong with it by itself */
     char *problem;  /* NULL: complete, as far as can be seen from outside */
     size_t tensors; /* if it is complete */
     int64_t bytes;
@@ -25,8 +27,10 @@ typedef struct ckpt_list {
 int ckpt_list_open(ckpt_list *out, const char *root);
 void ckpt_list_close(ckpt_list *list); /* zeroed is fine */
 
-/* The complete one with the highest step: what a load takes. NULL if there is none. */
+/* The complete one with the highest step, or NULL. */
 const ckpt_row *ckpt_list_newest(const ckpt_list *list);
+/* What a load looks at first: the highest step by name, damaged or not; NULL if there is none. */
+const ckpt_row *ckpt_list_first(const ckpt_list *list);
 
 /* Whether a path is one checkpoint by its name or its marker, and not a root. */
 int ckpt_is_one(const char *path);

@@ -22,7 +22,7 @@ static void print_row(const ckpt_list *list, const ckpt_row *row, int width)
 {
     if (row->problem)
         printf("%-*s %8s %10s  %s%s\n", width, row->name, "-", "-",
-               row->is_saving ? "" : "damaged: ", row->problem);
+               row->is_saving || row->is_open ? "" : "damaged: ", row->problem);
     else
         printf("%-*s %8zu %10s  complete%s\n", width, row->name, row->tensors,
                units_bytes((double)row->bytes).text, is_latest(list, row) ? ", latest" : "");
@@ -65,11 +65,17 @@ static void print_json(const ckpt_list *list)
     report_line(line);
 }
 
-/* A load looks for the newest complete one itself; the link is for people and scripts. */
-static void check_latest(const ckpt_list *list)
+/* A load looks for the newest itself, and does not pass over damage unless it is told to; the link is
+ * for people and scripts. */
+static void check_newest(const ckpt_list *list)
 {
-    const ckpt_row *newest = ckpt_list_newest(list);
-    if (newest && !is_latest(list, newest))
+    const ckpt_row *newest = ckpt_list_newest(list), *first = ckpt_list_first(list);
+    if (first && first->problem && newest)
+        cli_note("a load looks at %s first, and takes %s only if it may fall back", first->name,
+                 newest->name);
+    else if (first && first->problem)
+        cli_note("a load looks at %s first, and there is none to fall back to", first->name);
+    else if (newest && !is_latest(list, newest))
         cli_note("%s is what a load takes, but 'latest' %s%s", newest->name,
                  list->latest ? "points to " : "does not exist", list->latest ? list->latest : "");
 }
@@ -80,7 +86,7 @@ static int run(int noperands, char **operands)
     ckpt_list list;
     DO(ckpt_list_open(&list, operands[0]));
     (as_json ? print_json : print_table)(&list);
-    check_latest(&list);
+    check_newest(&list);
     ckpt_list_close(&list);
     return CLI_DONE;
 }

@@ -1,6 +1,7 @@
 #include "ckpt_settings.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,15 +55,46 @@ ckpt_label ckpt_group_label(const ckpt_source *source, int64_t group)
     return label;
 }
 
+int ckpt_is_general(const char *key)
+{
+    static const char *const others[] = {"muon.group.", "muon.param.", "muon.ngroups",
+                                         "muon.version"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strncmp(key, others[i], strlen(others[i])) == 0) return 0;
+    return 1;
+}
+
+/* Back to where a character of UTF-8 begins. */
+static size_t to_character(const char *text, size_t at)
+{
+    while (at > 0 && ((unsigned char)text[at] & 0xc0) == 0x80)
+        at--;
+    return at;
+}
+
+ckpt_text ckpt_excerpt(const char *value, size_t at)
+{
+    enum { SHOWN = 150, BEFORE = 20 };
+    ckpt_text out;
+    size_t start = at > BEFORE ? to_character(value, at - BEFORE) : 0;
+    const char *from = value + start;
+    size_t length = strlen(from);
+    int is_cut = length > SHOWN;
+    if (is_cut) length = to_character(from, SHOWN);
+    snprintf(out.text, sizeof out.text, "%s%.*s%s", start ? "..." : "", (int)length, from,
+             is_cut ? "..." : "");
+    return out;
+}
+
+/* Whole numbers are shown digit by digit: a double does not hold all of them. */
 ckpt_text ckpt_pretty(const char *value)
 {
     ckpt_text out;
     char *end = NULL;
     double number = strtod(value, &end);
-    if (end == value || *end) {
-        snprintf(out.text, sizeof out.text, "%.150s", value);
-        return out;
-    }
+    int is_real = end != value && !*end && isfinite(number) &&
+                  !value[strspn(value, "0123456789+-.eE")] && strpbrk(value, ".eE");
+    if (!is_real) return ckpt_excerpt(value, 0);
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(out.text, sizeof out.text, "%.*g", digits, number);
         if (strtod(out.text, NULL) == number) break;

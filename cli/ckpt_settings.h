@@ -23,11 +23,17 @@ typedef struct ckpt_label {
 } ckpt_label;
 ckpt_label ckpt_group_label(const ckpt_source *source, int64_t group);
 
-/* A number as short as it can be read back, other text as it is. */
+/* Whether a key says something of the whole checkpoint: not of a group or parameter, and not who wrote
+ * it. */
+int ckpt_is_general(const char *key);
+
+/* A real number as short as it can be read back; other text as it is, and "..." where it is cut. */
 typedef struct ckpt_text {
     char text[160];
 } ckpt_text;
 ckpt_text ckpt_pretty(const char *value);
+/* Of a long text, what is at byte `at` and around. */
+ckpt_text ckpt_excerpt(const char *value, size_t at);
 
 /* Whether a field has a meaning in a group of this rule and these coefficients. */
 int ckpt_field_matters(const char *help, const char *rule, const char *coefficients);

@@ -3,8 +3,11 @@
 #include "ckpt_list.h"
 #include "plan_units.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int all;
@@ -83,18 +86,17 @@ static int verify_one(const char *path, totals *t)
     return code;
 }
 
-/* The newest by its name, whether it looks complete or not: that is the question. */
+/* What a load looks at first, whether it is complete or not: that is the question. */
 static int verify_root(const char *root, totals *t)
 {
     ckpt_list list;
     DO(ckpt_list_open(&list, root));
     int code = CLI_DONE;
     for (size_t i = list.count; i-- > 0 && code == CLI_DONE;) {
-        if (list.rows[i].is_saving) continue;
+        if (list.rows[i].is_saving || !(all || &list.rows[i] == ckpt_list_first(&list))) continue;
         char *path = cli_format("%s/%s", root, list.rows[i].name);
         code = verify_one(path, t);
         free(path);
-        if (!all) break;
     }
     ckpt_list_close(&list);
     if (code == CLI_DONE && !t->checkpoints) return cli_fail("%s: there is no checkpoint", root);
@@ -106,12 +108,15 @@ static int run(int noperands, char **operands)
     (void)noperands;
     totals t = {.start = cli_now()};
     const char *path = operands[0];
+    struct stat info;
+    if (stat(path, &info) != 0) return cli_fail("%s: %s", path, strerror(errno));
     int is_one = ckpt_is_one(path);
     if (is_one && all) return cli_misuse("--all: %s is one checkpoint, not a root", path);
     DO(is_one ? verify_one(path, &t) : verify_root(path, &t));
     double seconds = cli_now() - t.start;
-    printf("read %s in %s, %.2f GB/s\n", units_bytes((double)t.bytes).text,
-           units_seconds(seconds).text, 1e-9 * (double)t.bytes / seconds);
+    if (t.bytes > 0)
+        printf("read %s in %s, %.2f GB/s\n", units_bytes((double)t.bytes).text,
+               units_seconds(seconds).text, 1e-9 * (double)t.bytes / seconds);
     if (!t.bad_checkpoints) return CLI_DONE;
     return cli_fail("%zu of %zu checkpoints damaged, %zu of %zu tensors", t.bad_checkpoints,
                     t.checkpoints, t.bad_tensors, t.tensors);

@@ -20,6 +20,7 @@ enum { MOST_RUNS = 2 };
 typedef struct session {
     train_options *o;
     metrics *lines;                 /* rank 0's; NULL: none */
+    int lines_go_on;                /* the file was there, and has earlier steps */
     char *metrics, *report, *trace; /* paths, for free; NULL: not wanted */
     outputs out;                    /* rank 0's; count 0: none */
     outputs saves;                  /* the directory of checkpoints, rank 0's */
@@ -105,8 +106,9 @@ static void choose_paths(session *s)
 /* For the first run. If that goes on from a checkpoint, so do they. */
 static muon_status start_metrics(session *s, const train_record *record)
 {
-    int goes_on = s->o->settings.saving.resume && record->resumed;
-    return goes_on ? metrics_append(&s->lines, s->metrics) : metrics_open(&s->lines, s->metrics);
+    s->lines_go_on = s->o->settings.saving.resume && record->resumed;
+    return s->lines_go_on ? metrics_append(&s->lines, s->metrics)
+                          : metrics_open(&s->lines, s->metrics);
 }
 
 static int open_metrics(session *s, const train_record *record)
@@ -114,7 +116,7 @@ static int open_metrics(session *s, const train_record *record)
     muon_status status = MUON_OK;
     if (launch_rank() != 0 || !s->metrics) return CLI_DONE;
     if (!s->lines) status = start_metrics(s, record);
-    if (status == MUON_OK && s->o->settings.saving.resume)
+    if (status == MUON_OK && s->lines_go_on)
         status = metrics_cut(s->lines, record->label, record->resumed);
     return status == MUON_OK ? CLI_DONE : cli_fail_library();
 }

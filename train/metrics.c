@@ -37,7 +37,7 @@ static muon_status open_file(metrics **out, const char *path, const char *mode)
 
 muon_status metrics_open(metrics **out, const char *path)
 {
-    return open_file(out, path, "w+");
+    return open_file(out, path, "w");
 }
 
 muon_status metrics_append(metrics **out, const char *path)

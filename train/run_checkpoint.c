@@ -25,6 +25,19 @@ __attribute__((format(printf, 3, 4))) static void tell(const train_run *run, muo
 
 enum { NONE = -1 };
 
+/* None is complete, but one was: what is wrong with it is the answer, not a run from scratch. */
+static muon_status check_latest(const char *dir)
+{
+    char path[4096];
+    struct stat info;
+    muon_checkpoint *latest = NULL;
+    int n = snprintf(path, sizeof path, "%s/latest", dir);
+    if ((size_t)n >= sizeof path || stat(path, &info) != 0) return MUON_OK;
+    muon_status status = muon_checkpoint_open(&latest, path);
+    muon_checkpoint_close(latest);
+    return status;
+}
+
 static muon_status list_newest(const char *dir, int64_t *newest)
 {
     struct stat info;
@@ -34,7 +47,7 @@ static muon_status list_newest(const char *dir, int64_t *newest)
     TRY(muon_checkpoint_list(&steps, &count, dir));
     if (count > 0) *newest = steps[count - 1];
     free(steps);
-    return MUON_OK;
+    return count > 0 ? MUON_OK : check_latest(dir);
 }
 
 /* What rank 0 sees: on a network's file system others may see it later. */

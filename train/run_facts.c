@@ -203,7 +203,7 @@ muon_status facts_compare(const facts *mine, const muon_checkpoint *saved)
                                  "%s%s is %.40s there and %.40s here", used ? ", " : "",
                                  key + PREFIX, there, here);
     }
-    REQUIRE(used == 0, E_VALUE, "%s: of another model: %s", muon_checkpoint_path(saved),
+    REQUIRE(used == 0, E_VALUE, "%s: does not fit this run: %s", muon_checkpoint_path(saved),
             differences);
     return MUON_OK;
 }

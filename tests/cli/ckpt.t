@@ -127,7 +127,6 @@ several/step-00000001: 4 tensors, 832 B: as they were saved
 read 832 B in * GB/s (glob)
 $ printf X | dd of=several/step-00000001/optimizer-00002-of-00003.safetensors bs=1 seek=20 conv=notrunc 2>dd.log; muonctl ckpt verify several
 damaged: several/step-00000001/optimizer-00002-of-00003.safetensors: tensor '__metadataX_': unknown key 'format'
-read 0 B in * GB/s (glob)
 2> muonctl: ckpt verify: 1 of 1 checkpoints damaged, 0 of 0 tensors
 ? 1
 
@@ -138,6 +137,30 @@ $ muonctl ckpt diff left right
 setting note: (none) in A, x in B
 setting group 1 'a', in B group 0 'second': lr: 0.2 in A, 0.3 in B
 tensors: 1 equal, 0 differ; settings: 2 differ
+? 1
+
+# What callers write is text, whatever it looks like; fields of groups may be numbers.
+$ tensors save left 2 muon.format=1 rng=12345678901234567890 hex=0x10 lr=0.10000000000000001 huge=1e999 release=1.10 muon.ngroups=1 muon.group.0.lr=0.1 muon.param.w=0 w.step:I64:-
+$ tensors save right 2 muon.format=1 rng=12345678901234567891 hex=16 lr=0.10000000000000001 huge=1e999 release=1.1 muon.ngroups=1 muon.group.0.lr=0.10000000000000001 muon.param.w=0 w.step:I64:-
+$ muonctl ckpt diff left right
+setting hex: 0x10 in A, 16 in B
+setting release: 1.10 in A, 1.1 in B
+setting rng: 12345678901234567890 in A, 12345678901234567891 in B
+tensors: 1 equal, 0 differ; settings: 3 differ
+? 1
+$ muonctl ckpt inspect left | sed -n 2,7p
+hex: 0x10
+huge: 1e999
+lr: 0.1
+muon.format: 1
+release: 1.1
+rng: 12345678901234567890
+$ long=$(printf '%0150d' 7) && tensors save left 3 muon.format=1 plan=${long}1 w.step:I64:- && tensors save right 3 muon.format=1 plan=${long}2 w.step:I64:-
+$ muonctl ckpt inspect left | sed -n '/^plan/s/0\{100\}/-/p'
+plan: -00000000000000000000000000000000000000000000000007...
+$ muonctl ckpt diff left right
+setting plan: ...000000000000000000071 in A, ...000000000000000000072 in B
+tensors: 1 equal, 0 differ; settings: 1 differ
 ? 1
 
 # Damage is named: a bit of a tensor, a file that is cut, no marker, what a killed save left.
@@ -151,11 +174,12 @@ step-00000020                7      232 B  complete, latest
 step-00000030                -          -  damaged: root/step-00000030: is not complete: it has no COMPLETE
 step-00000040                -          -  damaged: root/step-00000040/model.safetensors: has 100 bytes instead of 280
 .saving-step-00000050        -          -  not complete: it is being saved, or a save was killed
+2> muonctl: ckpt ls: note: a load looks at step-00000040 first, and takes step-00000020 only if it may fall back
 $ muonctl ckpt ls root --json | tr '{' '\n' | tail -1
 "name":".saving-step-00000050","step":50,"complete":false,"problem":"not complete: it is being saved, or a save was killed","tensors":null,"bytes":null}]}
+2> muonctl: ckpt ls: note: a load looks at step-00000040 first, and takes step-00000020 only if it may fall back
 $ muonctl ckpt verify root
 damaged: root/step-00000040/model.safetensors: has 100 bytes instead of 280
-read 0 B in * GB/s (glob)
 2> muonctl: ckpt verify: 1 of 1 checkpoints damaged, 0 of 0 tensors
 ? 1
 $ rm -r root/step-0000003? root/step-0000004?
@@ -179,6 +203,29 @@ $ muonctl ckpt export root/step-00000010 out.safetensors --to torch
 ? 1
 $ test -e out || test -e out.safetensors || echo none
 none
+
+# What does not have the name that a root looks for, or is a link, does not count.
+$ mkdir moved && cp -r root/step-00000020 moved/step-00000020 && cp -r root/step-00000020 moved/step-99 && cp -r root/step-00000020 moved/step-00000007 && ln -s step-00000020 moved/latest
+$ muonctl ckpt ls moved
+checkpoint     tensors      bytes  state
+step-00000007        -          -  complete, but it does not count: its name is not step-00000020 of its marker
+step-00000020        7      232 B  complete, latest
+step-99              -          -  complete, but it does not count: its name is not step-00000020 of its marker
+$ muonctl ckpt ls moved --json | grep -o '"newest":"[^"]*"'
+"newest":"step-00000020"
+$ muonctl ckpt verify moved | head -1
+moved/step-00000020: 7 tensors, 232 B: as they were saved
+$ mv moved/step-00000007 moved/step-00000030 && muonctl ckpt ls moved | tail -2
+step-00000030        -          -  complete, but it does not count: its name is not step-00000020 of its marker
+step-99              -          -  complete, but it does not count: its name is not step-00000020 of its marker
+2> muonctl: ckpt ls: note: a load looks at step-00000030 first, and takes step-00000020 only if it may fall back
+$ rm -r moved/step-00000030 && mv moved/step-00000020 there && ln -s ../there moved/step-00000020 && muonctl ckpt ls moved
+checkpoint     tensors      bytes  state
+step-00000020        -          -  complete, but it does not count: it is a link
+step-99              -          -  complete, but it does not count: its name is not step-00000020 of its marker
+$ mkdir moved/step-00000050 && muonctl ckpt ls moved | tail -1
+step-99              -          -  complete, but it does not count: its name is not step-00000020 of its marker
+2> muonctl: ckpt ls: note: a load looks at step-00000050 first, and there is none to fall back to
 
 # The link is for people; a load looks for itself.
 $ ln -sfn step-00000010 root/latest && muonctl ckpt ls root | tail -3
@@ -214,6 +261,12 @@ $ muonctl ckpt ls nothing
 ? 1
 $ mkdir empty && muonctl ckpt ls empty
 2> muonctl: ckpt ls: note: empty: there is no checkpoint
+$ muonctl ckpt verify nothing
+2> muonctl: ckpt verify: nothing: No such file or directory
+? 1
+$ muonctl ckpt verify root/step-00000099
+2> muonctl: ckpt verify: root/step-00000099: No such file or directory
+? 1
 $ muonctl ckpt verify empty
 2> muonctl: ckpt verify: empty: there is no checkpoint
 ? 1

@@ -49,7 +49,10 @@ $ tensors make g w.exp_avg:F32:2x2 w.exp_avg_sq:F32:2 && muonctl ckpt import g x
 2> muonctl: ckpt import: g: 'w.exp_avg' is 2x2, but 'w.exp_avg_sq' is 2
 ? 1
 $ tensors make g w.exp_avg:F32:2 w.exp_avg_sq:F32:2 && muonctl ckpt import g x --from torch
-2> muonctl: ckpt import: AdamW's parameters without a step: 'w'; --step must say it
+2> muonctl: ckpt import: parameters without a step: 'w'; --step must say it
+? 1
+$ tensors make g w.momentum_buffer:F32:2x2 && muonctl ckpt import g x --from torch
+2> muonctl: ckpt import: parameters without a step: 'w'; --step must say it
 ? 1
 $ tensors make g w.exp_avg:F32:2 w.exp_avg_sq:F32:2 w.momentum_buffer:F32:2x2 && muonctl ckpt import g x --from torch --step 1
 2> muonctl: ckpt import: 'w' has the state of Muon and of AdamW
@@ -78,7 +81,7 @@ $ tensors make g w.momentum:F32:2x2 w.step:F32:2:1 && muonctl ckpt import g x --
 $ tensors make g && muonctl ckpt import g x --from dion
 2> muonctl: ckpt import: there is no state of Muon or AdamW in the files
 ? 1
-$ tensors make g w.momentum:F32:2x2:3e38 && muonctl ckpt import g x --from torch --momentum heavy_ball
+$ tensors make g w.momentum:F32:2x2:3e38 && muonctl ckpt import g x --from torch --step 1 --momentum heavy_ball
 2> muonctl: ckpt import: tensor 'w.momentum_buffer': element 0 is 6e+39, too large for F32
 ? 1
 $ ls -A x
@@ -91,6 +94,25 @@ step 3, parameters: 1 of Muon (heavy_ball), 0 of AdamW; settings of dion
 $ muonctl ckpt convert y y --momentum ema
 2> muonctl: ckpt convert: y/step-00000003: exists already
 ? 1
+
+# libmuon's own state is no peer's: a checkpoint is one already, and a file says which form it has.
+$ tensors save own 1 muon.format=1 muon.ngroups=2 muon.group.0.rule=adamw muon.group.0.momentum_form=ema muon.group.1.rule=muon muon.group.1.momentum_form=heavy_ball muon.param.w=1 w.momentum_buffer:F32:2x2 w.step:I64:-:1
+$ muonctl ckpt import own x --from moonlight
+2> muonctl: ckpt import: own: it is a checkpoint already; 'muonctl ckpt convert' changes one
+? 1
+$ muonctl ckpt import own/step-00000001 x --from moonlight
+2> muonctl: ckpt import: own/step-00000001: it is a checkpoint already; 'muonctl ckpt convert' changes one
+? 1
+$ muonctl ckpt import own/step-00000001/optimizer.safetensors x --from torch
+2> muonctl: ckpt import: own/step-00000001/optimizer.safetensors: its momentum is heavy_ball, torch's is ema
+? 1
+$ muonctl ckpt import own/step-00000001/optimizer.safetensors from_file --from moonlight
+step 1, parameters: 1 of Muon (heavy_ball), 0 of AdamW; settings of moonlight
+$ muonctl ckpt export own own.out --to keller && muonctl ckpt import own.out x --from moonlight
+2> muonctl: ckpt import: own.out: its momentum is ema, moonlight's is heavy_ball
+? 1
+$ muonctl ckpt import own.out from_export --from keller
+step 1, parameters: 1 of Muon (ema), 0 of AdamW; settings of keller
 
 # Words.
 $ muonctl ckpt import g x
@@ -125,7 +147,7 @@ $ muonctl ckpt convert y z
 2> try: muonctl ckpt convert --help
 ? 2
 $ muonctl ckpt convert g z --momentum ema
-2> muonctl: ckpt convert: g: it is a file; IN must be a checkpoint ('muonctl ckpt import' makes one)
+2> muonctl: ckpt convert: g: it is a file; IN must be a checkpoint
 ? 1
 $ muonctl ckpt convert y z --momentum nesterov
 2> muonctl: ckpt convert: --momentum: momentum_form 'nesterov' is unknown; known: heavy_ball, ema
@@ -138,8 +160,13 @@ $ muonctl ckpt export y z --to keler
 $ muonctl ckpt export g z --to keller
 2> muonctl: ckpt export: g: IN must be a checkpoint
 ? 1
+$ printf 'w\nv\nu\n' >names && muonctl ckpt export y z --to keller --names names
+2> muonctl: ckpt export: names: y/step-00000003 has no state for 'v', 'u'
+? 1
+$ test -e z || echo none
+none
 $ printf 'other\n' >other && muonctl ckpt export y z --to keller --names other
-2> muonctl: ckpt export: y/step-00000003: there is no state to export
+2> muonctl: ckpt export: other: y/step-00000003 has no state for 'other'
 ? 1
 $ muonctl ckpt export y nowhere/z --to keller
 2> muonctl: ckpt export: nowhere/z: its directory cannot be opened: No such file or directory
@@ -156,3 +183,15 @@ $ tensors save odd 2 muon.ngroups=1 muon.group.0.momentum=2 muon.param.w=0 w.mom
 $ tensors save odd 3 muon.ngroups=1 muon.param.w=1 w.momentum_buffer:F32:2x2 && muonctl ckpt export odd z --to torch
 2> muonctl: ckpt export: odd/step-00000003: there is no muon.param.w that says which group it is in
 ? 1
+
+# An import writes settings as words, which muonctl repeats: a new word of the library's has to be added
+# to cli/ckpt_group.c.
+$ for f in rule momentum_form momentum_dtype lr_mode coefficients algorithm eps_mode adam_eps_mode; do rm -rf odd && tensors save odd 1 muon.ngroups=1 muon.group.0.$f=? muon.param.w=0 w.momentum_buffer:F32:2x2 && muonctl ckpt export odd z --to torch 2>&1 | sed 's/.*: muon.group.0: //'; done
+rule '?' is unknown; known: muon, adamw, frozen
+momentum_form '?' is unknown; known: heavy_ball, ema
+momentum_dtype '?' is unknown; known: f32, bf16
+lr_mode '?' is unknown; known: rms_norm, spectral_norm, original, spectral, none
+coefficients '?' is unknown; known: you, original, polar_express, cans, deepseek_v4, custom
+algorithm '?' is unknown; known: auto, standard, symmetric, gram
+eps_mode '?' is unknown; known: relative, add, clamp
+adam_eps_mode '?' is unknown; known: corrected, raw

@@ -29,9 +29,12 @@ norm.step 12
 $ muonctl ckpt export torch muon.out --to torch --names muon.txt && muonctl ckpt diff muon muon.out
 tensors: 2 equal, 0 differ
 2> muonctl: ckpt export: note: left out, since muon.txt does not have them: 'norm.step', 'norm.exp_avg', 'norm.exp_avg_sq'
-$ muonctl ckpt export torch adamw.out --to torch --names adamw.txt && muonctl ckpt diff adamw adamw.out
+$ echo norm >norm.txt && muonctl ckpt export torch adamw.out --to torch --names norm.txt && muonctl ckpt diff adamw adamw.out
 tensors: 3 equal, 0 differ
-2> muonctl: ckpt export: note: left out, since adamw.txt does not have them: 'h.0.w.step', 'h.1.w.step', 'h.0.w.momentum_buffer', 'h.1.w.momentum_buffer'
+2> muonctl: ckpt export: note: left out, since norm.txt does not have them: 'h.0.w.step', 'h.1.w.step', 'h.0.w.momentum_buffer', 'h.1.w.momentum_buffer'
+$ muonctl ckpt export torch x --to torch --names adamw.txt
+2> muonctl: ckpt export: adamw.txt: torch/step-00000012 has no state for 'unused'
+? 1
 $ tensors values adamw.out state.0.step && tensors metadata adamw.out format && tensors metadata adamw.out muon.step
 12
 pt

@@ -226,7 +226,8 @@ for AdamW. Keys are PARAM.WORD, state.PARAM.WORD or optimizer.state.PARAM.WORD;
 PARAM is a name, or a number with --names; WORD is momentum_buffer or momentum
 (Muon), exp_avg or moment1 or momentum, exp_avg_sq or moment2 or variance
 (AdamW), step or step_dev. What has no place is an error that lists it.
-Momentum keeps the form of the peer unless --momentum asks for the other.
+Momentum keeps the form of the peer unless --momentum asks for the other; a
+file whose metadata say that it has another form is an error.
 
 Options:
   --from PEER           whose it is: torch, keller, moonlight, megatron, dion,
@@ -237,7 +238,8 @@ Options:
                         have numbers, as those of torch's state_dict(); one for
                         all FILEs, or one for each
   --step N              the checkpoint's step, and that of parameters that have
-                        none [default: the most that a parameter says]
+                        none [default: the files' muon.step, or the most that a
+                        parameter says]
   --momentum FORM       momentum is to be heavy_ball (M = mu M + G) or ema (M =
                         mu M + (1 - mu) G) [default: as it is]
   --momentum-dtype TYPE

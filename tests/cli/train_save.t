@@ -94,6 +94,17 @@ $ small --steps 6 --save hurt --save-every 2 --resume --out run >table 2>log; gr
 muonctl: train: note: *model.safetensors* (glob)
 Muon: resumed after step 4, from hurt/step-00000004
 
+# All that were there are damaged: no reason to begin again, and nothing is overwritten.
+$ small --steps 2 --save lost --quiet >table; truncate -s -1 lost/step-00000002/model.safetensors
+$ small --steps 4 --save lost --resume; ls lost
+latest
+step-00000002
+2> muonctl: train: lost/latest/model.safetensors: has 110263 bytes instead of 110264
+$ small --steps 4 --save lost; ls lost
+latest
+step-00000002
+2> muonctl: train: lost/latest/model.safetensors: has 110263 bytes instead of 110264
+
 # What does not fit.
 $ small --steps 6 --save hurt
 2> muonctl: train: hurt: there is a checkpoint of step 6, which this run, from step 0 on, would overwrite; resume from it, or save elsewhere
@@ -102,9 +113,9 @@ $ small --steps 5 --save hurt --resume
 2> muonctl: train: hurt/step-00000006: the run is at step 6, and is to have 5 steps only
 ? 1
 $ small --steps 9 --save hurt --resume --top-k 3 --expert-hidden 8 --experts 4 2>&1 | cut -d';' -f1
-muonctl: train: hurt/step-00000006: of another model: experts is 0 there and 4 here, top_k is 0 there and 3 here, expert_hidden is 0 there and 8 here
+muonctl: train: hurt/step-00000006: does not fit this run: experts is 0 there and 4 here, top_k is 0 there and 3 here, expert_hidden is 0 there and 8 here
 $ small --steps 9 --save hurt --resume --optimizer adamw
-2> muonctl: train: hurt/step-00000006: of another model: optimizer is muon there and adamw here
+2> muonctl: train: hurt/step-00000006: does not fit this run: optimizer is muon there and adamw here
 ? 1
 $ small --from none
 2> muonctl: train: none: No such file or directory
