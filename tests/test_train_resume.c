@@ -86,7 +86,8 @@ static void another_model_is_refused_with_both_values(void **state)
     other.model.layers = 3;
     other.model.width = 18;
     refuse(&other, MUON_E_VALUE,
-           "/here/step-00000004: does not fit this run: layers is 2 there and 3 here, width is 16 there "
+           "/here/step-00000004: does not fit this run: layers is 2 there and 3 here, width is 16 "
+           "there "
            "and 18 here");
     other = s;
     other.model.rope_theta = 500;

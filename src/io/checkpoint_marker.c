@@ -170,8 +170,7 @@ static muon_status parse_file(cursor *c, checkpoint_file *file)
  * in every format. */
 static int is_of_another_format(const char *text, size_t bytes)
 {
-    const char last_line[] = "end 01234567\n";
-    size_t last = sizeof last_line - 1;
+    const size_t last = sizeof "end 01234567\n" - 1; /* bytes of the last line */
     cursor c = {.at = text, .end = text + bytes, .line = 1};
     uint32_t stated = 0;
     int64_t format;
