@@ -29,9 +29,9 @@ typedef struct save_problem {
     bench_params m;
     muon_opt *opt;
     muon_buffers *buffers;
-    char *root, *plain_path; /* in settings.dir */
-    int64_t bytes;           /* of all tensors */
-    char *plain;             /* so much memory, on rank 0 */
+    char *root, *plain_path, *plain_before; /* in settings.dir */
+    int64_t bytes;                          /* of all tensors */
+    char *plain;                            /* so much memory, on rank 0 */
     best_of best;
     int runs;
 } save_problem;
@@ -82,10 +82,12 @@ static void destroy(save_problem *p)
     for (size_t i = 0; p->buffers && i < p->m.count; i++)
         free(p->buffers[i].param);
     if (launch_rank() == 0 && p->plain_path) unlink(p->plain_path);
+    if (launch_rank() == 0 && p->plain_before) unlink(p->plain_before);
     free(p->buffers);
     free(p->plain);
     free(p->root);
     free(p->plain_path);
+    free(p->plain_before);
     bench_params_destroy(&p->m);
 }
 
@@ -98,7 +100,12 @@ static void take(double *best, double seconds, int counts)
 
 static int write_plain(save_problem *p, int counts)
 {
-    unlink(p->plain_path); /* as new as the files of a checkpoint */
+    /* The last one stays until this one is there, as with checkpoints: a disk may be slow, or fast, where it
+     * has just been written. */
+    char *before = p->plain_path;
+    p->plain_path = p->plain_before;
+    p->plain_before = before;
+    unlink(p->plain_path);
     double start = cli_now();
     int fd = open(p->plain_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     int64_t done = 0;
@@ -272,6 +279,7 @@ static int work(save_problem *p, const char *text, const bench_save_settings *se
     launch_sum(&id, 1);
     p->root = cli_format("%s/muon-bench-save-%lld", settings->dir, (long long)id);
     p->plain_path = cli_format("%s/muon-bench-plain-%lld", settings->dir, (long long)id);
+    p->plain_before = cli_format("%s/muon-bench-plain-%lld-before", settings->dir, (long long)id);
     DO(launch_agree(bench_params_optimizer(&p->m, &p->opt, settings->how, launch_comm())));
     allocate(p);
     DO(launch_agree(fill(p, 0)));
