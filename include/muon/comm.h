@@ -1,8 +1,8 @@
 /* comm.h - the messages between ranks, as a table of functions.
  *
  * libmuon sends through a muon_comm. muon/muon_mpi.h makes one of an MPI communicator; who has another
- * transport fills in the table below. Creation opens the batches of a step, which only
- * starts them and tests whether they are done; muon_save and muon_load open and close their own. */
+ * transport fills in the table below. Creation opens the batches of a step, which only starts them and
+ * tests whether they are done; muon_save and muon_load open and close batches of their own. */
 #ifndef MUON_COMM_H
 #define MUON_COMM_H
 
@@ -25,7 +25,8 @@ typedef enum muon_direction { MUON_SEND, MUON_RECEIVE } muon_direction;
 /* Matching: between two ranks and on one channel, the n-th message started as a send meets the n-th
  * started as a receive; both have the same size. Within a batch messages start in their order. No
  * function may block until another rank acts; test is where progress happens. All are called from the
- * thread that is in a function of the library, never from one that the library has started. Errors: muon_comm_fail sets the message. */
+ * thread that is in a function of the library, never from one that the library has started. Errors:
+ * muon_comm_fail sets the message. */
 typedef struct muon_comm_ops {
     size_t struct_size;
     const char *name; /* "mpi" */

@@ -44,7 +44,7 @@
  *   Layout     Tensors are contiguous, row-major. Sizes are int64_t.
  *   Threads    One thread at a time per object; different objects at the same time are fine. After a
  *              fork, the child leaves its parent's objects alone and may create its own.
- *   Memory     Everything is allocated at creation. muon_step allocates nothing.
+ *   Memory     What a step needs is allocated at creation. muon_step allocates nothing.
  *   Bits       The result depends on the inputs only, not on threads, alignment, ranks or sharding.
  *   Ranks      With a communicator in the config, muon_create, muon_step and what says so below are
  *              collective: every rank calls them, in the same order.

@@ -27,14 +27,14 @@ static muon_status ask(muon_opt *opt, tree *t, const question *q, const char *st
 muon_status muon__together_agree(muon_opt *opt, muon_status status, uint64_t digest,
                                  const char *what, const char *stage)
 {
+    same s;
     if (opt->comm.size == 1) return status;
-    tree *t = muon__agree_question(opt->agreement);
-    question *q = muon__question_clear(t);
-    muon__said_set(&q->said, opt->comm.rank, status);
-    if (status == MUON_OK) q->same[0] = muon__same_of(opt->comm.rank, digest);
-    TRY(ask(opt, t, q, stage));
-    REQUIRE(q->same[0].other < 0, E_DISAGREE, "%s: %s on ranks %d and %d differ", stage, what,
-            (int)q->same[0].rank, (int)q->same[0].other);
+    status = muon__question_same(muon__agree_question(opt->agreement), stage, &opt->comm, status,
+                                 digest, &s);
+    if (muon__opt_is_parting(status)) muon__opt_break(opt, status);
+    TRY(status);
+    REQUIRE(s.other < 0, E_DISAGREE, "%s: %s on ranks %d and %d differ", stage, what, (int)s.rank,
+            (int)s.other);
     return MUON_OK;
 }
 

@@ -98,6 +98,17 @@ question *muon__question_clear(tree *t)
     return q;
 }
 
+muon_status muon__question_same(tree *t, const char *stage, const muon_comm *comm,
+                                muon_status status, uint64_t value, same *found)
+{
+    question *q = muon__question_clear(t);
+    muon__said_set(&q->said, comm->rank, status);
+    if (status == MUON_OK) q->same[0] = muon__same_of(comm->rank, value);
+    TRY(muon__tree_run(t, stage));
+    *found = q->same[0];
+    return muon__said_result(&q->said, comm->size);
+}
+
 uint64_t muon__question_hash(question_hash_fn hash, const void *context, size_t begin, size_t end)
 {
     uint64_t digest = MUON__DIGEST_START;

@@ -47,6 +47,11 @@ muon_status muon__question_create(tree **out, const muon_comm *comm, double time
 /* Its block, with nothing said yet. */
 question *muon__question_clear(tree *t);
 
+/* Every rank says how it went and, if well, a value. The first failure of any of them; else *found has
+ * whether all values are the same. */
+muon_status muon__question_same(tree *t, const char *stage, const muon_comm *comm,
+                                muon_status status, uint64_t value, same *found);
+
 /* Things of which each has a hash; and the hash of things begin .. end together. */
 typedef uint64_t (*question_hash_fn)(const void *context, size_t index);
 uint64_t muon__question_hash(question_hash_fn hash, const void *context, size_t begin, size_t end);

@@ -80,16 +80,12 @@ void muon__offload_leave(muon_opt *opt, size_t stage)
 /* Has nobody failed, and do all want the same? */
 static muon_status agree_on(muon_opt *opt, muon_status status, int to_file, const char *stage)
 {
-    tree *t = muon__agree_question(opt->agreement);
-    question *q = muon__question_clear(t);
-    muon__said_set(&q->said, opt->comm.rank, status);
-    if (status == MUON_OK) q->same[0] = muon__same_of(opt->comm.rank, (uint64_t)to_file);
-    TRY(muon__tree_run(t, stage));
-    TRY(muon__said_result(&q->said, opt->comm.size));
-    const same *s = &q->same[0];
-    REQUIRE(s->other < 0, E_DISAGREE, "offload: rank %d wants its state %s, rank %d wants it %s",
-            (int)s->rank, s->value ? "in a file" : "in memory", (int)s->other,
-            s->other_value ? "in a file" : "in memory");
+    same s;
+    TRY(muon__question_same(muon__agree_question(opt->agreement), stage, &opt->comm, status,
+                            (uint64_t)to_file, &s));
+    REQUIRE(s.other < 0, E_DISAGREE, "offload: rank %d wants its state %s, rank %d wants it %s",
+            (int)s.rank, s.value ? "in a file" : "in memory", (int)s.other,
+            s.other_value ? "in a file" : "in memory");
     return MUON_OK;
 }
 
@@ -144,7 +140,7 @@ static muon_status set(muon_opt *opt, const char *dir, int64_t ram_budget)
         status = agree_on(opt, status, dir != NULL, STAGE);
         if (status == MUON_OK) {
             opt->offloaded = dir != NULL;
-        } else if (status != MUON_E_TIMEOUT && status != MUON_E_COMM) {
+        } else if (!muon__opt_is_parting(status)) {
             char message[MUON__MESSAGE_MAX];
             snprintf(message, sizeof message, "%s", muon_last_error());
             muon_status back = left ? go_back(opt, old_dir, old_budget) : MUON_OK;
