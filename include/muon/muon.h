@@ -66,7 +66,7 @@ extern "C" {
 #endif
 
 #define MUON_VERSION_MAJOR 0
-#define MUON_VERSION_MINOR 3
+#define MUON_VERSION_MINOR 4
 #define MUON_VERSION_PATCH 0
 
 #define MUON_MAX_DIMS     8    /* dims of a tensor */
@@ -74,7 +74,7 @@ extern "C" {
 #define MUON_MAX_NS_STEPS 64   /* Newton-Schulz steps */
 #define MUON_AUTO         (-1) /* muon_param.group: let muon_classify choose */
 
-/* "0.3.0" of the library that is running, which may be newer than this header. */
+/* "0.4.0" of the library that is running, which may be newer than this header. */
 MUON_API const char *muon_version(void);
 
 /* ---- 1. Status and errors ---------------------------------------------------------------- */
