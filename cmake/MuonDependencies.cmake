@@ -27,7 +27,7 @@ muon_find(MUON_BLIS BLIS)
 muon_find(MUON_MPI MPI COMPONENTS C)
 
 add_library(muon_dependencies INTERFACE)
-target_link_libraries(muon_dependencies INTERFACE PkgConfig::JANSSON Threads::Threads m)
+target_link_libraries(muon_dependencies INTERFACE Threads::Threads m)
 set(MUON_PRIVATE_LIBS m)
 if(MUON_HAVE_BLIS)
     target_link_libraries(muon_dependencies INTERFACE BLIS::BLIS)

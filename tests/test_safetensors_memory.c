@@ -4,8 +4,6 @@
  * under the address sanitizer. */
 #include "safetensors_files.h"
 
-#include <jansson.h>
-
 static const float data[6];
 static const muon_st_tensor tensors[] = {
     {"a", "F32", 2, {2, 3}, 24, data},
@@ -46,7 +44,7 @@ static void writing_survives_every_failed_allocation(void **state)
             muon_st_write(path, tensors, COUNT(tensors), metadata, COUNT(metadata));
         testlib_allow_allocations(-1);
         if (status == MUON_OK) {
-            assert_true(k > 10); /* every name and every text needs one */
+            assert_true(k > 2); /* keys, layout, the name of the new file */
             return;
         }
         assert_fails(status, MUON_E_NOMEM, "no memory");
@@ -56,7 +54,6 @@ static void writing_survives_every_failed_allocation(void **state)
 
 int main(void)
 {
-    json_set_alloc_funcs(malloc, free); /* ours, which can fail */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(opening_survives_every_failed_allocation),
         cmocka_unit_test(writing_survives_every_failed_allocation),

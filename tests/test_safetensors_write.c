@@ -2,7 +2,9 @@
 #include "safetensors_files.h"
 
 #include "io/replace.h"
+#include "io/safetensors_header.h"
 
+#include <jansson.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -65,6 +67,30 @@ static void the_writer_refuses_what_a_reader_would(void **state)
     assert_fails(muon_st_write(NULL, NULL, 0, NULL, 0), MUON_E_ARG, "path is NULL");
     assert_fails(muon_st_write(path, NULL, 1, NULL, 0), MUON_E_ARG, "1 tensors at NULL");
     assert_fails(muon_st_write(path, NULL, 0, NULL, 2), MUON_E_ARG, "2 metadata entries at NULL");
+}
+
+/* All characters of one byte but NUL, then some of two, three and four: as jansson writes them, which
+ * other readers know. */
+static void texts_are_escaped_as_by_a_json_library(void **state)
+{
+    (void)state;
+    char text[160];
+    for (int i = 1; i < 0x80; i++)
+        text[i - 1] = (char)i;
+    strcpy(text + 0x7f, "\xc2\x80\xc3\xa4\xe2\x80\xa8\xef\xbf\xbf\xf0\x9f\x9a\x80 end");
+    char *got = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&got, &bytes);
+    assert_non_null(out);
+    assert_ok(muon__st_put_string(out, text, "a text"));
+    fclose(out);
+    json_t *string = json_string(text);
+    char *want = json_dumps(string, JSON_ENCODE_ANY);
+    assert_non_null(want);
+    assert_string_equal(got, want);
+    json_decref(string);
+    free(want);
+    free(got);
 }
 
 /* No machine has these tensors, so the writer must see it before it looks at their data. */
@@ -286,6 +312,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_writer_refuses_what_a_reader_would),
+        cmocka_unit_test(texts_are_escaped_as_by_a_json_library),
         cmocka_unit_test(tensors_of_more_than_2_to_the_63_bytes_are_refused),
         cmocka_unit_test(a_target_that_cannot_be_written_is_named),
         cmocka_unit_test(a_full_disk_leaves_the_old_file_alone),

@@ -33,14 +33,22 @@ static size_t utf8_put(char *to, unsigned code)
     return more + 1;
 }
 
-muon_status muon__json_start(json_cursor *out, const char *text, size_t length, const char *what)
+size_t muon__json_utf8(const char *text, size_t length)
 {
-    for (size_t at = 0; at < length;) {
+    size_t at = 0;
+    while (at < length) {
         size_t bytes = utf8_length(text + at, length - at);
-        REQUIRE(bytes > 0, E_FORMAT, "%s byte %zu is 0x%02x: not UTF-8", what, at,
-                (unsigned)(unsigned char)text[at]);
+        if (bytes == 0) break;
         at += bytes;
     }
+    return at;
+}
+
+muon_status muon__json_start(json_cursor *out, const char *text, size_t length, const char *what)
+{
+    size_t good = muon__json_utf8(text, length);
+    REQUIRE(good == length, E_FORMAT, "%s byte %zu is 0x%02x: not UTF-8", what, good,
+            (unsigned)(unsigned char)text[good]);
     *out = (json_cursor){text, length, 0, what};
     return MUON_OK;
 }

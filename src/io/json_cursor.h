@@ -16,6 +16,9 @@ typedef struct json_cursor {
     const char *what; /* the text is, in messages: "header" */
 } json_cursor;
 
+/* Bytes before the first that is not UTF-8: `length` if all of the text is. */
+size_t muon__json_utf8(const char *text, size_t length);
+
 /* Starts at the first byte; all of the text must be UTF-8. */
 muon_status muon__json_start(json_cursor *out, const char *text, size_t length, const char *what);
 

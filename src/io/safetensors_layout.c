@@ -1,9 +1,9 @@
 /* safetensors_layout.c - from tensors to the head of a file: what to write, and where. */
 #include "base/memory.h"
+#include "io/json_cursor.h"
 #include "io/safetensors_header.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,16 +89,21 @@ static muon_status check_metadata(const muon_st_entry *metadata, size_t count)
 
 muon_status muon__st_put_string(FILE *out, const char *text, const char *what)
 {
-    json_error_t error = {0};
-    json_t *string = json_pack_ex(&error, 0, "s", text);
-    if (!string) {
-        REQUIRE(json_error_code(&error) != json_error_invalid_utf8, E_NAME, "%s is not UTF-8: '%s'",
-                what, muon__st_show(text).text);
-        FAIL(E_NOMEM, "no memory for a text of %zu bytes", strlen(text));
+    static const char escapes[] = "\"\\bfnrt", meanings[] = "\"\\\b\f\n\r\t";
+    size_t length = strlen(text);
+    REQUIRE(muon__json_utf8(text, length) == length, E_NAME, "%s is not UTF-8: '%s'", what,
+            muon__st_show(text).text);
+    fputc('"', out);
+    for (const char *c = text; *c; c++) {
+        const char *known = strchr(meanings, *c);
+        if (known)
+            fprintf(out, "\\%c", escapes[known - meanings]);
+        else if ((unsigned char)*c < 0x20)
+            fprintf(out, "\\u%04X", (unsigned)*c);
+        else
+            fputc(*c, out);
     }
-    int result = json_dumpf(string, out, JSON_ENCODE_ANY);
-    json_decref(string);
-    REQUIRE(result == 0, E_NOMEM, "no memory for a header");
+    fputc('"', out);
     return MUON_OK;
 }
 
