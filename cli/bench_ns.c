@@ -1,5 +1,6 @@
 /* ns:[Bx]MxN[@setting=value,...] - orthogonalizing a batch of B matrices of M x N. */
 #include "bench.h"
+#include "field.h"
 #include "tensors.h"
 
 #include <stdio.h>
@@ -53,8 +54,7 @@ static int parse_settings(muon_group *settings, const char *text)
         const char *field = name;
         for (size_t i = 0; i < sizeof short_names / sizeof short_names[0]; i++)
             if (strcmp(name, short_names[i][0]) == 0) field = short_names[i][1];
-        if (muon_group_set(settings, field, value) != MUON_OK)
-            return cli_misuse("%s", muon_last_error());
+        DO(field_set(settings, field, value, ""));
         rest += 1 + used;
     }
     return CLI_DONE;
@@ -67,8 +67,7 @@ static int parse(ns_problem *p, const char *text)
     if (!rest) return cli_misuse("'ns:%s' is not ns:MxN or ns:BxMxN", text);
     if (p->rows > most_elements / p->cols || p->batch > most_elements / (p->rows * p->cols))
         return cli_misuse("'ns:%s' is too large to be measured", text);
-    DO(parse_settings(&p->settings, rest));
-    return compute_check_settings(&p->settings);
+    return parse_settings(&p->settings, rest);
 }
 
 /* ---- the problem ------------------------------------------------------------------------------- */

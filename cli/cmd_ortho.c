@@ -231,7 +231,6 @@ static void report(const work *w, const totals *mine)
 
 static int start(work *w, muon_st **in, const char *path)
 {
-    DO(compute_check_settings(&settings));
     DO(compute_resolve(&how));
     DO(tensors_open(in, path));
     return plan(w, *in);

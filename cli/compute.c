@@ -18,12 +18,6 @@ static int available_threads(void)
     return count < COMPUTE_MOST_THREADS ? (int)count : COMPUTE_MOST_THREADS;
 }
 
-int compute_check_settings(const muon_group *settings)
-{
-    if (settings->coefficients != MUON_COEFFICIENTS_CUSTOM) return CLI_DONE;
-    return cli_misuse("custom coefficients are a list, which only a config file can have");
-}
-
 int compute_resolve(compute *settings)
 {
     /* The library knows the names; the smallest object there is asks it. */

@@ -26,9 +26,6 @@ enum { COMPUTE_MOST_THREADS = 1024 };
         .standard = "the fastest there is", .type = OPTION_TEXT, .target = &(settings).backend     \
     }
 
-/* Newton-Schulz settings from a command line, where nobody can write a list of coefficients. */
-int compute_check_settings(const muon_group *settings);
-
 /* After parsing: a backend that does not exist is misuse, and threads becomes a number. */
 int compute_resolve(compute *settings);
 

@@ -2,6 +2,7 @@
  * options, and an option given twice is a mistake, not an override. */
 #include "options.h"
 
+#include "field.h"
 #include "names.h"
 
 #include <assert.h>
@@ -52,6 +53,13 @@ static int parse_number(const option *o, const char *text, double *out)
     return CLI_DONE;
 }
 
+static int store_field(const option *o, const char *text)
+{
+    char subject[64];
+    snprintf(subject, sizeof subject, "--%s: ", o->name);
+    return field_set(o->target, o->field ? o->field : o->name, text, subject);
+}
+
 static int store(const option *o, const char *text)
 {
     double number = 0;
@@ -72,9 +80,7 @@ static int store(const option *o, const char *text)
         *(double *)o->target = number;
         return CLI_DONE;
     case OPTION_FIELD:
-        if (muon_group_set(o->target, o->field ? o->field : o->name, text) != MUON_OK)
-            return cli_misuse("--%s: %s", o->name, muon_last_error());
-        return CLI_DONE;
+        return store_field(o, text);
     }
     return CLI_DONE;
 }

@@ -1,4 +1,5 @@
 /* --help from the table: usage, what it does, options with their defaults, an example. */
+#include "field.h"
 #include "options.h"
 
 #include <stdio.h>
@@ -41,25 +42,10 @@ static void print_wrapped(const char *text, int indent)
     printf("\n");
 }
 
-/* The library's line for a field reads "muon: what it is [default]". */
-static void describe_field(const char *field, char *text, size_t size)
-{
-    const char *name, *help = "";
-    size_t i = 0;
-    while ((name = muon_group_field(i, &help)) && strcmp(name, field) != 0)
-        i++;
-    if (strncmp(help, "muon: ", 6) == 0) help += 6;
-    const char *bracket = strrchr(help, '[');
-    if (bracket)
-        snprintf(text, size, "%.*s[default: %s", (int)(bracket - help), help, bracket + 1);
-    else
-        snprintf(text, size, "%s", help);
-}
-
 static void describe(const option *o, char *text, size_t size)
 {
     if (!o->help)
-        describe_field(o->field ? o->field : o->name, text, size);
+        field_describe(o->field ? o->field : o->name, text, size);
     else if (o->standard)
         snprintf(text, size, "%s [default: %s]", o->help, o->standard);
     else

@@ -38,7 +38,7 @@ mpirun or srun the ranks share the matrices, and OUT is the same.
 
 Options:
   --coefficients NAME   Newton-Schulz set: you, original, polar_express, cans,
-                        deepseek_v4, custom [default: you]
+                        deepseek_v4 [default: you]
   --steps N             Newton-Schulz steps; 0: as many as the set has
                         [default: 0]
   --algorithm NAME      same steps computed by auto, standard, symmetric or

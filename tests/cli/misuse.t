@@ -112,11 +112,11 @@ $ muonctl ortho in out --eps nan
 2> try: muonctl ortho --help
 ? 2
 $ muonctl ortho in out --coefficients yuo
-2> muonctl: ortho: --coefficients: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4, custom
+2> muonctl: ortho: --coefficients: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4
 2> try: muonctl ortho --help
 ? 2
 $ muonctl ortho in out --coefficients custom
-2> muonctl: ortho: custom coefficients are a list, which only a config file can have
+2> muonctl: ortho: --coefficients: custom coefficients are a list, which only a config file can have
 2> try: muonctl ortho --help
 ? 2
 $ muonctl ortho in out --algorithm fast
@@ -177,6 +177,14 @@ $ muonctl bench ns:4x4@steps=a
 ? 2
 $ muonctl bench ns:4x4@stps=5
 2> muonctl: bench: group field 'stps' is unknown; known: rule, lr, weight_decay, clip, momentum, nesterov, momentum_form, momentum_dtype, lr_mode, lr_scale, coefficients, ns_steps, algorithm, ns_eps, eps_mode, polar_lower, polar_safety, polar_cushion, beta1, beta2, adam_eps, adam_eps_mode
+2> try: muonctl bench --help
+? 2
+$ muonctl bench ns:4x4@coefficients=yuo
+2> muonctl: bench: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4
+2> try: muonctl bench --help
+? 2
+$ muonctl bench ns:4x4@coefficients=custom
+2> muonctl: bench: custom coefficients are a list, which only a config file can have
 2> try: muonctl bench --help
 ? 2
 $ muonctl bench ns:4x4@steps=5,
