@@ -9,7 +9,8 @@
 
 #include <stddef.h>
 
-enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_MISUSE = 2 };
+/* CLI_SKIPPED: all is done and written, but there was nothing that could be applied. */
+enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_MISUSE = 2, CLI_SKIPPED = 3 };
 
 /* The name in front of every message; set once, by main. */
 void cli_set_command(const char *name);

@@ -132,7 +132,7 @@ static int work(step_data *data, muon_opt **opt, outputs *out)
     print_results(&result, data, out);
     if (data->cfg.muon.nattention && !data->logits)
         cli_note("without --max-logits there is no QK-clip");
-    return CLI_DONE;
+    return result.applied ? CLI_DONE : CLI_SKIPPED; /* the same on every rank */
 }
 
 static int run(int noperands, char **operands)
@@ -159,7 +159,7 @@ const command cmd_step = {
         "says, and writes DIR/params.safetensors, DIR/state.safetensors and, if the config asks "
         "for bf16 copies, DIR/copy.safetensors: all of them, or none if anything fails. A NaN or "
         "infinity in a gradient skips the step: weights and state are written as they were, and "
-        "the exit code is 0, because that is how training goes on. Under mpirun or srun the ranks "
+        "the exit code is 3. Under mpirun or srun the ranks "
         "share the tensors and the work, and the files have the same bytes.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],

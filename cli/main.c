@@ -40,7 +40,8 @@ static void help(const command *of)
     if (of == &root)
         printf("  --version  the version of libmuon\n"
                "\n"
-               "Exit codes: 0 done, 1 the run failed, 2 the command line is wrong.\n");
+               "Exit codes: 0 done, 1 the run failed, 2 the command line is wrong,\n"
+               "3 the step was skipped.\n");
     printf("\n"
            "Example:\n%s\n",
            of->example);
@@ -95,6 +96,7 @@ int main(int argc, char **argv)
     int code = dispatch(&root, words, argv + argc - words);
     /* A full disk or a closed pipe must not look like success. */
     int lost = fflush(stdout) != 0 || ferror(stdout);
-    if (lost && code == CLI_DONE) code = cli_fail("writing to standard output failed");
+    if (lost && (code == CLI_DONE || code == CLI_SKIPPED))
+        code = cli_fail("writing to standard output failed");
     return code;
 }

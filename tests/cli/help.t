@@ -17,7 +17,8 @@ Options:
   --help     this text; after a command, its own help
   --version  the version of libmuon
 
-Exit codes: 0 done, 1 the run failed, 2 the command line is wrong.
+Exit codes: 0 done, 1 the run failed, 2 the command line is wrong,
+3 the step was skipped.
 
 Example:
   muonctl ortho in.safetensors out.safetensors
@@ -63,9 +64,8 @@ Reads weights, gradients and the state of the step before, does one step as the
 config says, and writes DIR/params.safetensors, DIR/state.safetensors and, if
 the config asks for bf16 copies, DIR/copy.safetensors: all of them, or none if
 anything fails. A NaN or infinity in a gradient skips the step: weights and
-state are written as they were, and the exit code is 0, because that is how
-training goes on. Under mpirun or srun the ranks share the tensors and the
-work, and the files have the same bytes.
+state are written as they were, and the exit code is 3. Under mpirun or srun
+the ranks share the tensors and the work, and the files have the same bytes.
 
 Options:
   --config FILE         groups, rules and matrices as JSON; docs/config.md

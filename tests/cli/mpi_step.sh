@@ -22,15 +22,20 @@ ranks() { MPI_TIMEOUT=${limit:-120} "$here/../mpi/run.sh" "$@"; }
 muonctl() { "$MUONCTL" "$@"; }
 tensors() { "$TENSORS" "$@"; }
 
-# steps DIR COMMAND...: two steps with the files params, grads and, if there is one, grads2.
+# steps DIR COMMAND...: two steps with the files params, grads and, if there is one, grads2. The second
+# ends with the exit code $second_code.
+second_code=0
 steps() {
     local dir=$1 second=grads
     shift
     [ -e grads2 ] && second=grads2
     rm -rf "$dir.1" "$dir.2"
     "$@" --params params --grads grads --out "$dir.1" >out 2>err &&
-        "$@" --params "$dir.1/params.safetensors" --grads $second \
-            --state "$dir.1/state.safetensors" --out "$dir.2" >out 2>err
+        {
+            "$@" --params "$dir.1/params.safetensors" --grads $second \
+                --state "$dir.1/state.safetensors" --out "$dir.2" >out 2>err
+            [ $? = $second_code ]
+        }
 }
 
 # same CASE "N ..." CONFIG [option...]: one process and N ranks give the same bytes.
@@ -93,7 +98,9 @@ tensors make params embed:F32:8x64 $(layer 0) $(layer 1)
 cp params grads
 tensors make grads2 embed:F32:8x64:nan $(layer 0) $(layer 1)
 tensors make logits layers.0:F32:4:50,300,20,1000 layers.1:F32:4:400
+second_code=3
 same "mla.json" "2 3 4" "$configs/mla.json" --max-logits logits
+second_code=0
 sed 's/"params": \[/"meshes": {"m": {"axes": {"replicate": 2, "tp": 2}}}, "path": "reference", &\
     {"match": "*", "mesh": "m", "placement": "0: tp"}, {"match": "*.o_proj.weight", "placement": "1: tp"},/' \
     "$configs/mla.json" >mla_mesh.json
