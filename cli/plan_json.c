@@ -111,6 +111,7 @@ int plan_print_json(const plan_outcome *o, int ranks)
     json_object_set_new(line, "mesh", meshes(o->what));
     json_object_set_new(line, "machine", machine(o->what));
     set_integer(line, "matrices", p->matrices);
+    set_integer(line, "tensors", o->tensors);
     set_integer(line, "parameters", o->cost.muon_elements + o->cost.expert_elements);
     set_number(line, "flops", o->cost.flops);
     set_integer(line, "waves", p->waves);

@@ -42,6 +42,15 @@ static void sort_ranks(plan_outcome *o)
     free(sorted);
 }
 
+/* What is AdamW's or frozen moves nothing. */
+static int64_t count_tensors(const plan_case *c)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < c->nparams; i++)
+        count += c->config.groups[c->params[i].group].rule == MUON_RULE_MUON;
+    return count;
+}
+
 static int measure(plan_outcome *o)
 {
     const plan_case *c = o->what;
@@ -52,6 +61,7 @@ static int measure(plan_outcome *o)
     if (muon_plan_get_cost(o->plan, &o->cost, sizeof o->cost) != MUON_OK ||
         muon_plan_predict(o->plan, &o->prediction, sizeof o->prediction) != MUON_OK)
         return cli_fail_library();
+    o->tensors = count_tensors(c);
     o->nranks = muon_plan_nranks(o->plan);
     o->shares = cli_alloc((size_t)o->nranks, sizeof *o->shares);
     o->by_work = cli_alloc((size_t)o->nranks, sizeof *o->by_work);

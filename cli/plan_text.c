@@ -43,8 +43,8 @@ void plan_print_text(const plan_outcome *o)
     const muon_prediction *p = &o->prediction;
     const muon_plan_cost *cost = &o->cost;
     print_head(o);
-    printf("%-11s %s in %s tensors, %s parameters, %s per step\n", "matrices",
-           units_count(p->matrices).text, units_count((int64_t)o->what->nparams).text,
+    printf("%-11s %s in %s tensor%s, %s parameters, %s per step\n", "matrices",
+           units_count(p->matrices).text, units_count(o->tensors).text, o->tensors == 1 ? "" : "s",
            units_elements((double)(cost->muon_elements + cost->expert_elements)).text,
            units_flops(cost->flops).text);
     printf("%-11s %s predicted, %s the lower bound of %s (%s)\n", "time",

@@ -5,7 +5,7 @@ $ tensors make a.safetensors embed.weight:BF16:100x16 $e.0.up_proj.weight:BF16:8
 $ tensors make b.safetensors $e.2.up_proj.weight:BF16:8x16 $e.2.down_proj.weight:BF16:16x8 stacked.experts:BF16:3x8x16 conv:F32:4x1x4 scale:F32:-
 $ muonctl plan a.safetensors b.safetensors --mesh fsdp=2,ep=2 --params >text; sed -n '1p; 4p; /^parameter/,/^stacked/p' text | sed 's/gram .*/gram/'
 a.safetensors and 1 more on 4 ranks: fsdp 2 x ep 2
-matrices    9 in 9 tensors, 1.54 K parameters, 188 kflop per step
+matrices    9 in 4 tensors, 1.54 K parameters, 188 kflop per step
 parameter                                      shape       rule           matrices     factor  algorithm  rank
 ids                                            [4]         frozen
 norm.weight                                    [16]        adamw
@@ -56,7 +56,7 @@ $ tensors make w.safetensors q.weight:F32:12x8 embed.weight:F32:10x8
 $ echo '{"params": [{"match": "q.weight", "matrices": "rows / 3"}]}' >three.json
 $ muonctl plan w.safetensors --config three.json --mesh fsdp=2 | sed -n '1p; 4p'
 w.safetensors on 2 ranks: fsdp 2
-matrices    3 in 2 tensors, 96 parameters, 4.42 kflop per step
+matrices    3 in 1 tensor, 96 parameters, 4.42 kflop per step
 $ echo '{"meshes": {"m": {"axes": {"x": 2, "y": 3}}}, "machine": {"flops": 1e12}, "params": [{"match": "*", "mesh": "m", "placement": "0: x"}]}' >meshes.json
 $ muonctl plan w.safetensors --config meshes.json | head -2
 w.safetensors on 6 ranks: x 2 x y 3
@@ -78,3 +78,15 @@ $ muonctl plan gpt2-124m --config three.json
 $ muonctl plan w.safetensors --config absent.json
 2> muonctl: plan: absent.json: cannot be opened: No such file or directory
 ? 1
+
+# Matrices, tensors and parameters are Muon's everywhere: in the text, as JSON, in the list, in explain.
+$ tensors make big.safetensors embed:F32:500x400 up:F32:600x400 experts.down:F32:2x500x200 norm:F32:400 ids:I64:9
+$ echo '{"params": [{"match": "up", "matrices": "rows 200, 300, skip 100"}, {"match": "experts.down", "matrices": "batch 1", "expert": true}], "classify": {"frozen": "ids"}}' >big.json
+$ muonctl plan big.safetensors --config big.json --mesh fsdp=2 | grep ^matrices | sed 's/, [^,]*$//'
+matrices    4 in 2 tensors, 440 K parameters
+$ muonctl plan big.safetensors --config big.json --mesh fsdp=2 --json | grep -o '"matrices":4,"tensors":2,"parameters":440000'
+"matrices":4,"tensors":2,"parameters":440000
+$ muonctl explain --config big.json --params big.safetensors | sed -n 's/,.* Gflop.*//; /^Muon/p; /^[0-9]/p'
+Muon 0.44M (regular 0.24M, expert 0.20M), AdamW 0.20M, frozen 0.00M
+4 matrices in 1 wave
+$ for m in gpt2-124m glm-4.5-355b; do muonctl plan --list | awk -v m=$m '$1 == m { print "matrices    " $5 " in " $4 " tensors, " $2 " " $3 " parameters" }' >listed; muonctl plan $m | grep ^matrices | sed 's/, [^,]*$//' | diff listed -; done
