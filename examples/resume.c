@@ -10,7 +10,6 @@
 #include <muon/checkpoint.h>
 
 #include <stdio.h>
-#include <sys/stat.h>
 
 enum { ROWS = 256, COLS = 512, STEPS = 10, SAVE_EVERY = 3 };
 
@@ -51,19 +50,19 @@ static muon_status create(muon_opt **out)
     return muon_create(out, &config, &param, 1);
 }
 
-/* The step of the newest checkpoint that can be read, or 0 in the first run. Damage is an error, and no
- * reason to start again. */
+/* The step of the newest checkpoint that can be read; 0 if there is none: in the first run, or after a
+ * crash in the first save. Damage or a failing disk is an error, and no reason to begin anew. */
 static muon_status resume(muon_opt *opt, const muon_buffers *buffers, const char *root,
                           int64_t *step)
 {
-    struct stat info;
-    *step = 0;
-    if (stat(root, &info) != 0) return MUON_OK;
     muon_load_args args;
     muon_load_args_init(&args, sizeof args);
     args.buffers = buffers;
     args.fall_back = 1;
-    return muon_load(opt, root, &args, step);
+    muon_status status = muon_load(opt, root, &args, step);
+    if (status != MUON_E_NO_CHECKPOINT) return status;
+    *step = 0;
+    return MUON_OK;
 }
 
 /* What was started last is complete before the next one begins. */

@@ -6,7 +6,8 @@
  * are threads, at once or beside training, in one file or several, sometimes over the checkpoint that is
  * there, sometimes with its state in a file. In the middle of it the parent kills it with SIGKILL. The
  * next child must find the newest checkpoint that was complete, load it on its own ranks, have weights and
- * state with the bits of a run that never stopped, and go on from there. How long saves take is watched,
+ * state with the bits of a run that never stopped, and go on from there; if the first save was killed,
+ * it must hear that there is no checkpoint, and begin. How long saves take is watched,
  * and kills are spread evenly over that.
  *
  *     $ kill_save 1000
@@ -33,8 +34,9 @@ typedef enum phase { STARTING, TRAINING, SAVING } phase;
 
 typedef struct shared {
     _Atomic int phase;
-    _Atomic int64_t loaded;    /* the step that this child has found and checked; -1: not yet */
-    _Atomic int64_t saved;     /* the last step for which muon_save said that it is complete */
+    _Atomic int64_t loaded; /* the step that this child has found and checked; -1: not yet */
+    _Atomic int64_t
+        saved; /* the last step for which muon_save said that it is complete; -1: none */
     _Atomic int64_t save_time; /* nanoseconds that the last save took; 0: there was none */
     char failure[1024];
     uint64_t want[STEPS + 1]; /* the digest after each step of the run that never stops */
@@ -197,9 +199,9 @@ static void save(const voyage *v, ship *s, int64_t step)
         must(muon_save(s->opt, v->dir, &args), "muon_save");
 }
 
-static void train(const voyage *v, ship *s, int64_t step)
+static void train(const voyage *v, ship *s, int64_t step, int is_new)
 {
-    if (!v->replace && !v->fresh) take_step(s, ++step);
+    if (!v->replace && !is_new) take_step(s, ++step);
     for (; step < STEPS; step++) {
         int64_t begin = now();
         if (s->rank == 0) common->phase = SAVING;
@@ -222,11 +224,13 @@ static void sail(int rank, const muon_comm *comm, void *arg)
     int64_t step = 0;
     must(ship_create(&s, &v->f, comm), "muon_create");
     if (v->offloaded) must(muon_offload(s.opt, v->dir, 1 << 20), "muon_offload");
-    if (!v->fresh) must(ship_load(&s, v->dir, &step), "muon_load");
+    muon_status loaded = ship_load(&s, v->dir, &step);
+    int is_new = loaded == MUON_E_NO_CHECKPOINT && common->saved < 0;
+    if (!is_new) must(loaded, "muon_load");
     if (step < 0 || step >= STEPS) give_up("a checkpoint of step %" PRId64, step);
     check_bits(v, &s, step);
     if (rank == 0) common->loaded = step;
-    if (v->last > 0) train(v, &s, step);
+    if (v->last > 0) train(v, &s, step, is_new);
     ship_destroy(&s);
 }
 
@@ -268,12 +272,10 @@ static int is_alive(pid_t pid, int *status)
     return waitpid(pid, status, WNOHANG) == 0;
 }
 
-/* Until the child saves; of a run from the start, until it has saved once. */
-static int wait_for_save(const voyage *v, pid_t pid, int *status)
+static int wait_for_save(pid_t pid, int *status)
 {
     int alive;
-    while ((alive = is_alive(pid, status)) &&
-           (common->loaded < 0 || (v->fresh && common->save_time == 0) || common->phase != SAVING))
+    while ((alive = is_alive(pid, status)) && (common->loaded < 0 || common->phase != SAVING))
         rest(20000);
     return alive;
 }
@@ -315,10 +317,11 @@ typedef struct tally {
 static int kill_one(voyage *v, int64_t *typical, tally *t)
 {
     int status = 0;
-    int64_t saved = v->fresh ? 0 : common->saved;
+    if (v->fresh) common->saved = -1;
+    int64_t saved = common->saved;
     pid_t pid = launch(v, STEPS);
     if (pid < 0) return 1;
-    if (!wait_for_save(v, pid, &status)) return blame(status);
+    if (!wait_for_save(pid, &status)) return blame(status);
     rest((int64_t)(uniform() * 1.1 * (double)*typical));
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
@@ -327,7 +330,7 @@ static int kill_one(voyage *v, int64_t *typical, tally *t)
     t->resumes += !v->fresh;
     t->middle += common->phase == SAVING;
     if (common->save_time > 0) *typical = (3 * *typical + common->save_time) / 4;
-    return (v->fresh ? 0 : check_loaded(saved)) || check_latest(v->dir);
+    return check_loaded(saved) || check_latest(v->dir);
 }
 
 /* One that is not killed: it resumes, and goes on to step `last`. */

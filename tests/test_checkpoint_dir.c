@@ -54,7 +54,8 @@ static void while_it_is_written_it_is_not_found(void **state)
     assert_root(".saving-step-00000007");
     assert_string_equal(steps_in(root), "");
     char *path;
-    assert_fails(muon__checkpoint_resolve(&path, root), MUON_E_IO, "has no complete checkpoint");
+    assert_fails(muon__checkpoint_resolve(&path, root), MUON_E_NO_CHECKPOINT,
+                 "there is no checkpoint in it");
     muon__checkpoint_abort(dir);
     assert_root("");
 }

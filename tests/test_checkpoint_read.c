@@ -112,8 +112,20 @@ static void a_root_stands_for_its_newest_and_a_directory_for_itself_under_any_na
     assert_ok(muon_checkpoint_list(&steps, &nsteps, case_root));
     assert_int_equal(nsteps, 0);
     assert_null(steps);
-    assert_fails(muon_checkpoint_open(&cp, case_root), MUON_E_IO, "no complete checkpoint");
-    assert_fails(muon_checkpoint_open(&cp, case_path("none")), MUON_E_IO, "none");
+    assert_fails(muon_checkpoint_open(&cp, case_root), MUON_E_NO_CHECKPOINT,
+                 "there is no checkpoint in it");
+    assert_fails(muon_checkpoint_open(&cp, case_path("none")), MUON_E_NO_CHECKPOINT,
+                 "none: there is no checkpoint");
+    assert_ok(muon_checkpoint_list(&steps, &nsteps, case_path("none")));
+    assert_int_equal(nsteps, 0);
+    assert_null(steps);
+    /* What is there and cannot be read is another thing. */
+    case_put(case_path("file"), "x", 1);
+    assert_fails(muon_checkpoint_open(&cp, case_path("file")), MUON_E_IO, "file: Not a directory");
+    assert_fails(muon_checkpoint_list(&steps, &nsteps, case_path("file")), MUON_E_IO, "file");
+    assert_int_equal(mkdir(case_path("step-00000007"), 0777), 0);
+    assert_fails(muon_checkpoint_open(&cp, case_root), MUON_E_FORMAT,
+                 "step-00000007: is not complete: it has no COMPLETE");
 }
 
 /* ---- Its bytes */

@@ -312,9 +312,14 @@ static void there_is_no_checkpoint_at_all(void **state)
         scratch root = scratch_make();
         char path[1024];
         snprintf(path, sizeof path, "%s/nowhere", root.path);
-        squadron_fails(&q, act_load, root.path, MUON_E_IO, "there is no checkpoint in it");
-        squadron_fails(&q, act_load_back, root.path, MUON_E_IO, "there is no checkpoint in it");
-        squadron_fails(&q, act_load, path, MUON_E_IO, "nowhere");
+        squadron_fails(&q, act_load, root.path, MUON_E_NO_CHECKPOINT, "no checkpoint in it");
+        squadron_fails(&q, act_load_back, root.path, MUON_E_NO_CHECKPOINT, "no checkpoint in it");
+        squadron_fails(&q, act_load, path, MUON_E_NO_CHECKPOINT, "nowhere: there is no checkpoint");
+        assert_int_equal(symlink("elsewhere", path), 0); /* a disk that is not mounted */
+        squadron_fails(&q, act_load, path, MUON_E_IO, "nowhere: No such file");
+        snprintf(path, sizeof path, "%s/.saving-step-00000001", root.path);
+        assert_int_equal(mkdir(path, 0777), 0); /* of a save that was killed */
+        squadron_fails(&q, act_load, root.path, MUON_E_NO_CHECKPOINT, "no checkpoint in it");
         snprintf(path, sizeof path, "%s/step-00000001", root.path);
         squadron_fails(&q, act_load, path, MUON_E_IO, "step-00000001");
         assert_int_equal(mkdir(path, 0777), 0);

@@ -117,9 +117,9 @@ static void what_is_not_asked_for_is_not_overwritten(void **state)
     s.saving.from = from;
     refuse(&s, MUON_E_ARG, "step 4, which this run, from step 2 on, would overwrite");
     s.saving = (train_saving){.from = "/no/such/dir"};
-    refuse(&s, MUON_E_IO, "/no/such/dir");
+    refuse(&s, MUON_E_NO_CHECKPOINT, "/no/such/dir");
     s.saving = (train_saving){.from = root};
-    refuse(&s, MUON_E_IO, root);
+    refuse(&s, MUON_E_NO_CHECKPOINT, root);
     s.saving = (train_saving){.resume = 1};
     refuse(&s, MUON_E_ARG, "resume: no directory of checkpoints");
     s.saving = (train_saving){.dir = here.path, .every = -1};

@@ -3,11 +3,9 @@
 
 #include "base/clock.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 __attribute__((format(printf, 3, 4))) static void tell(const train_run *run, muon_log_level level,
                                                        const char *format, ...)
@@ -26,28 +24,22 @@ __attribute__((format(printf, 3, 4))) static void tell(const train_run *run, muo
 enum { NONE = -1 };
 
 /* None is complete, but one was: what is wrong with it is the answer, not a run from scratch. */
-static muon_status check_latest(const char *dir)
+static muon_status check_none(const char *dir)
 {
-    char path[4096];
-    struct stat info;
-    muon_checkpoint *latest = NULL;
-    int n = snprintf(path, sizeof path, "%s/latest", dir);
-    if ((size_t)n >= sizeof path || stat(path, &info) != 0) return MUON_OK;
-    muon_status status = muon_checkpoint_open(&latest, path);
-    muon_checkpoint_close(latest);
-    return status;
+    muon_checkpoint *damaged = NULL;
+    muon_status status = muon_checkpoint_open(&damaged, dir);
+    muon_checkpoint_close(damaged);
+    return status == MUON_E_NO_CHECKPOINT ? MUON_OK : status;
 }
 
 static muon_status list_newest(const char *dir, int64_t *newest)
 {
-    struct stat info;
     int64_t *steps = NULL;
     size_t count = 0;
-    if (stat(dir, &info) != 0 && errno == ENOENT) return MUON_OK;
     TRY(muon_checkpoint_list(&steps, &count, dir));
     if (count > 0) *newest = steps[count - 1];
     free(steps);
-    return count > 0 ? MUON_OK : check_latest(dir);
+    return count > 0 ? MUON_OK : check_none(dir);
 }
 
 /* What rank 0 sees: on a network's file system others may see it later. */

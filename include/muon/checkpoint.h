@@ -87,7 +87,9 @@ typedef struct muon_load_args {
 MUON_API void muon_load_args_init(muon_load_args *args, size_t struct_size);
 
 /* Collective. path is one checkpoint's directory, or a root: then its newest one, and if that is damaged
- * see fall_back. *step (may be NULL) becomes its step. Names, shapes, dtypes and momentum forms are checked before anything changes:
+ * see fall_back. *step (may be NULL) becomes its step. MUON_E_NO_CHECKPOINT on every rank: the root is
+ * missing, empty, or has only what a killed save has left, so that training begins; a checkpoint that
+ * was named and is missing, or a directory that cannot be read, is MUON_E_IO. Names, shapes, dtypes and momentum forms are checked before anything changes:
  * the message lists what is missing, extra or does not fit, and the log all of it. A checksum that is
  * wrong, or a failing disk, is found only in reading: then state and weights are partly overwritten, and
  * muon_step is MUON_E_BROKEN until a muon_load of as much has succeeded. */
@@ -100,11 +102,12 @@ MUON_API muon_status muon_load(muon_opt *opt, const char *path, const muon_load_
 typedef struct muon_checkpoint muon_checkpoint;
 
 /* Steps of the complete checkpoints of a root, ascending. *steps is yours to free(); NULL if there is
- * none. What looks damaged from outside (no marker, a marker that does not fit its files) is not
+ * none, as in a root that does not exist yet. What looks damaged from outside (no marker, a marker that does not fit its files) is not
  * listed. */
 MUON_API muon_status muon_checkpoint_list(int64_t **steps, size_t *nsteps, const char *root);
 
-/* path: one checkpoint's directory, or a root: its newest complete one. The marker, the headers of all
+/* path: one checkpoint's directory, or a root: its newest complete one; MUON_E_NO_CHECKPOINT if there is
+ * neither a complete nor a damaged one in it, or no such root. The marker, the headers of all
  * files, their checksums and their sizes are checked; what tensors hold is not. MUON_E_FORMAT names the
  * file and what is wrong; MUON_E_VERSION: it is of a later format. */
 MUON_API muon_status muon_checkpoint_open(muon_checkpoint **out, const char *path);

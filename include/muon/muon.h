@@ -100,7 +100,8 @@ MUON_API const char *muon_version(void);
     X(E_LAYOUT, -17, "sharding does not fit the tensor or the ranks")                              \
     X(E_COMM, -18, "communication failed")                                                         \
     X(E_DISAGREE, -19, "ranks disagree")                                                           \
-    X(E_TIMEOUT, -20, "a rank did not come in time")
+    X(E_TIMEOUT, -20, "a rank did not come in time")                                               \
+    X(E_NO_CHECKPOINT, -21, "there is no checkpoint")
 
 typedef enum muon_status {
 #define MUON_STATUS_ENUM(name, value, text) MUON_##name = (value),

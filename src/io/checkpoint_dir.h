@@ -78,16 +78,17 @@ void muon__checkpoint_abort(checkpoint_dir *dir);
 /* ---- Finding */
 
 /* Steps in root whose directories have a marker that fits their files, ascending; the caller frees.
- * */
+ * A root that is missing has none. */
 muon_status muon__checkpoint_steps(int64_t **steps, size_t *nsteps, const char *root);
-/* The newest directory in root that is called like a checkpoint of at most `most`, complete or damaged; -1
- * if there is none. */
+/* The newest directory in root that is called like a checkpoint of at most `most`, complete or damaged;
+ * MUON_E_NO_CHECKPOINT if there is none, or no such root. */
 muon_status muon__checkpoint_newest(int64_t *step, const char *root, int64_t most);
 /* Is path itself a checkpoint, or is it one that looks like it (named step-..., or has a marker)? And the
  * path without slashes at its end; the caller frees it. */
 muon_status muon__checkpoint_look(char **out, int *is_one, const char *path);
 /* "path" if it is itself a checkpoint (or looks like one: named step-..., or has a marker), else
- * "path/step-..." of its newest complete one; MUON_E_IO if there is none. The caller frees it. */
+ * "path/step-..." of its newest complete one, or of a damaged one if none is complete;
+ * MUON_E_NO_CHECKPOINT if there is none at all, or no such root. The caller frees it. */
 muon_status muon__checkpoint_resolve(char **out, const char *path);
 
 #endif

@@ -115,11 +115,26 @@ muon_status muon__checkpoint_steps_at(int64_t **steps, size_t *nsteps, int root,
     return MUON_OK;
 }
 
+/* A link that leads nowhere is no missing root: a disk that is not mounted looks like that. */
+static muon_status open_root(int *out, const char *root)
+{
+    struct stat info;
+    *out = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*out >= 0) return MUON_OK;
+    int error = errno;
+    REQUIRE(error != ENOENT || lstat(root, &info) == 0 || errno != ENOENT, E_NO_CHECKPOINT,
+            "%s: there is no checkpoint, and no such directory", root);
+    FAIL(E_IO, "%s: %s", root, strerror(error));
+}
+
 muon_status muon__checkpoint_steps(int64_t **steps, size_t *nsteps, const char *root)
 {
-    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    REQUIRE(fd >= 0, E_IO, "%s: %s", root, strerror(errno));
-    muon_status status = muon__checkpoint_steps_at(steps, nsteps, fd, root);
+    int fd;
+    *steps = NULL;
+    *nsteps = 0;
+    muon_status status = open_root(&fd, root);
+    if (status != MUON_OK) return status == MUON_E_NO_CHECKPOINT ? MUON_OK : status;
+    status = muon__checkpoint_steps_at(steps, nsteps, fd, root);
     close(fd);
     return status;
 }
@@ -142,12 +157,14 @@ static muon_status visit_newest(void *user, int root, const char *name)
 muon_status muon__checkpoint_newest(int64_t *step, const char *root, int64_t most)
 {
     newest_step newest = {most, -1};
-    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    REQUIRE(fd >= 0, E_IO, "%s: %s", root, strerror(errno));
+    int fd;
+    TRY(open_root(&fd, root));
     muon_status status = muon__each_name(fd, root, visit_newest, &newest);
     close(fd);
+    TRY(status);
+    REQUIRE(newest.step >= 0, E_NO_CHECKPOINT, "%s: there is no checkpoint in it", root);
     *step = newest.step;
-    return status;
+    return MUON_OK;
 }
 
 /* ---- One of them */
@@ -163,14 +180,23 @@ static muon_status copy_path(char **out, size_t *length, const char *path, size_
     return MUON_OK;
 }
 
-static muon_status append_newest(char *path, size_t length)
+/* If none is complete, a damaged one is the answer: whoever opens it says what is wrong with it. */
+static muon_status find_newest(int64_t *step, const char *root)
 {
     int64_t *steps = NULL;
     size_t nsteps = 0;
-    TRY(muon__checkpoint_steps(&steps, &nsteps, path));
-    REQUIRE(nsteps > 0, E_IO, "%s: has no complete checkpoint", path);
-    sprintf(path + length, "/%s", muon__checkpoint_name(steps[nsteps - 1]).text);
+    TRY(muon__checkpoint_steps(&steps, &nsteps, root));
+    *step = nsteps > 0 ? steps[nsteps - 1] : -1;
     free(steps);
+    if (*step >= 0) return MUON_OK;
+    return muon__checkpoint_newest(step, root, INT64_MAX);
+}
+
+static muon_status append_newest(char *path, size_t length)
+{
+    int64_t step;
+    TRY(find_newest(&step, path));
+    sprintf(path + length, "/%s", muon__checkpoint_name(step).text);
     return MUON_OK;
 }
 

@@ -27,10 +27,7 @@ typedef struct choice {
 static muon_status choose_in(choice *c, const char *path, int is_one)
 {
     c->step = -1;
-    if (!is_one) {
-        TRY(muon__checkpoint_newest(&c->step, path, c->most));
-        REQUIRE(c->step >= 0, E_IO, "%s: there is no checkpoint in it", path);
-    }
+    if (!is_one) TRY(muon__checkpoint_newest(&c->step, path, c->most));
     int n = snprintf(c->path, sizeof c->path, "%s%s%s", path, is_one ? "" : "/",
                      is_one ? "" : muon__checkpoint_name(c->step).text);
     REQUIRE((size_t)n < sizeof c->path, E_IO, "%.100s...: the path is too long", path);
@@ -110,7 +107,7 @@ static muon_status load_any(muon_opt *opt, const char *path, const muon_load_arg
         /* Without an older one, what is wrong with this one is the answer. Rank 0 decides: arguments
          * have not been compared if this one could not even be opened. */
         if (opt->comm.rank == 0 && args->fall_back &&
-            muon__checkpoint_newest(&older, path, c.step - 1) == MUON_OK && older >= 0)
+            muon__checkpoint_newest(&older, path, c.step - 1) == MUON_OK)
             muon__opt_log(opt, MUON_LOG_WARN, "%s; loading the checkpoint before it", damage);
         snprintf(text, sizeof text, "%lld", (long long)older);
         TRY(muon__together_hear(opt, MUON_OK, text, sizeof text, "muon_load"));

@@ -278,7 +278,7 @@ $ muonctl ckpt verify root/step-00000020 --all
 2> try: muonctl ckpt verify --help
 ? 2
 $ muonctl ckpt inspect empty
-2> muonctl: ckpt inspect: empty: has no complete checkpoint
+2> muonctl: ckpt inspect: empty: there is no checkpoint in it
 ? 1
 $ printf "12345678, and more text" >text && muonctl ckpt inspect text
 2> muonctl: ckpt inspect: text: header length is 4050765991979987505, more than 100000000: not a safetensors file

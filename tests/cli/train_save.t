@@ -99,11 +99,11 @@ $ small --steps 2 --save lost --quiet >table; truncate -s -1 lost/step-00000002/
 $ small --steps 4 --save lost --resume; ls lost
 latest
 step-00000002
-2> muonctl: train: lost/latest/model.safetensors: has 110263 bytes instead of 110264
+2> muonctl: train: lost/step-00000002/model.safetensors: has 110263 bytes instead of 110264
 $ small --steps 4 --save lost; ls lost
 latest
 step-00000002
-2> muonctl: train: lost/latest/model.safetensors: has 110263 bytes instead of 110264
+2> muonctl: train: lost/step-00000002/model.safetensors: has 110263 bytes instead of 110264
 
 # What does not fit.
 $ small --steps 6 --save hurt
@@ -118,7 +118,7 @@ $ small --steps 9 --save hurt --resume --optimizer adamw
 2> muonctl: train: hurt/step-00000006: does not fit this run: optimizer is muon there and adamw here
 ? 1
 $ small --from none
-2> muonctl: train: none: No such file or directory
+2> muonctl: train: none: there is no checkpoint, and no such directory
 ? 1
 $ mkdir empty && small --from empty
 2> muonctl: train: empty* (glob)
