@@ -1,4 +1,5 @@
 /* The optimizer's entry points: check arguments, call inside. */
+#include "base/mode.h"
 #include "base/versioned.h"
 #include "save/save.h"
 #include "step/opt.h"
@@ -29,6 +30,7 @@ const char *muon_phase_name(muon_phase phase)
 muon_status muon_create(muon_opt **out, const muon_config *config, const muon_param *params,
                         size_t nparams)
 {
+    OWN_MODE;
     REQUIRE(out && config, E_ARG, "muon_create: out and config must not be NULL");
     REQUIRE(params || nparams == 0, E_ARG, "muon_create: params is NULL, nparams is %zu", nparams);
     return muon__opt_create(out, config, params, nparams);
@@ -64,6 +66,7 @@ static muon_status read_step(muon_step_args *in, const muon_step_args *args,
 
 muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *result)
 {
+    OWN_MODE;
     REQUIRE(opt, E_ARG, "muon_step: opt must not be NULL");
     REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");
     REQUIRE(!opt->unloaded, E_BROKEN,

@@ -45,7 +45,10 @@
  *   Threads    One thread at a time per object; different objects at the same time are fine. After a
  *              fork, the child leaves its parent's objects alone and may create its own.
  *   Memory     What a step needs is allocated at creation. muon_step allocates nothing.
- *   Bits       The result depends on the inputs only, not on threads, alignment, ranks or sharding.
+ *   Bits       The result depends on the inputs only, not on threads, alignment, ranks or sharding,
+ *              and not on the caller's floating-point mode (rounding, flushing to zero, traps) or
+ *              locale: inside, both are the default ones. Callbacks and transports run in the
+ *              caller's, and after the call they and the exception flags are as they were.
  *   Ranks      With a communicator in the config, muon_create, muon_step and what says so below are
  *              collective: every rank calls them, in the same order.
  */

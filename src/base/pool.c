@@ -2,6 +2,7 @@
 #include "base/pool.h"
 
 #include "base/memory.h"
+#include "base/mode.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -89,6 +90,7 @@ static void *worker_main(void *arg)
     worker_start start = *(worker_start *)arg;
     free(arg);
     pool *p = start.p;
+    muon__mode_set();
     unsigned seen = 0;
     for (;;) {
         seen = await_round(p, seen);

@@ -1,6 +1,7 @@
 #include "comm/comm.h"
 
 #include "base/clock.h"
+#include "base/mode.h"
 #include "base/versioned.h"
 
 #include <assert.h>
@@ -60,25 +61,33 @@ muon_status muon__comm_open(const muon_comm *c, muon_batch **out, muon_direction
 {
     assert(channel >= 0 && channel < MUON_CHANNELS);
     muon_batch *batch = NULL;
-    if (nmessages > 0) TRY(c->ops->open(c->self, &batch, direction, channel, messages, nmessages));
+    muon_status status = MUON_OK;
+    if (nmessages > 0)
+        IN_HOST_MODE(status =
+                         c->ops->open(c->self, &batch, direction, channel, messages, nmessages));
+    TRY(status);
     *out = batch;
     return MUON_OK;
 }
 
 void muon__comm_close(const muon_comm *c, muon_batch *batch)
 {
-    if (batch) c->ops->close(c->self, batch);
+    if (batch) IN_HOST_MODE(c->ops->close(c->self, batch));
 }
 
 muon_status muon__comm_start(const muon_comm *c, muon_batch *batch)
 {
-    return batch ? c->ops->start(c->self, batch) : MUON_OK;
+    muon_status status = MUON_OK;
+    if (batch) IN_HOST_MODE(status = c->ops->start(c->self, batch));
+    return status;
 }
 
 muon_status muon__comm_test(const muon_comm *c, muon_batch *batch, int *done)
 {
     *done = 1;
-    return batch ? c->ops->test(c->self, batch, done) : MUON_OK;
+    muon_status status = MUON_OK;
+    if (batch) IN_HOST_MODE(status = c->ops->test(c->self, batch, done));
+    return status;
 }
 
 void muon__comm_rest(int *turn)
@@ -94,7 +103,8 @@ void muon__comm_rest(int *turn)
 static muon_status fail_late(const muon_comm *c, muon_batch *batch, double timeout,
                              const char *stage)
 {
-    int peer = c->ops->late(c->self, batch);
+    int peer;
+    IN_HOST_MODE(peer = c->ops->late(c->self, batch));
     if (peer < 0) FAIL(E_TIMEOUT, "rank %d waited %g s (%s)", c->rank, timeout, stage);
     FAIL(E_TIMEOUT, "rank %d waited %g s for rank %d (%s)", c->rank, timeout, peer, stage);
 }

@@ -2,6 +2,7 @@
 #include "io/safetensors_read.h"
 
 #include "base/memory.h"
+#include "base/mode.h"
 #include "base/versioned.h"
 
 #include <errno.h>
@@ -196,6 +197,7 @@ muon_status muon_st_read(muon_st *file, size_t index, void *data, size_t bytes)
 
 muon_status muon_st_read_f32(muon_st *file, size_t index, float *data, size_t count)
 {
+    OWN_MODE;
     const st_item *item = find_item(file, index);
     if (!item) return MUON_E_ARG;
     const st_dtype *dtype = item->dtype;

@@ -1,5 +1,6 @@
 /* Orthogonalization alone: a batch of equal matrices, planned once, run many times. */
 #include "base/memory.h"
+#include "base/mode.h"
 #include "base/sumsq.h"
 #include "ns/newton_schulz.h"
 #include "rule/group.h"
@@ -47,6 +48,7 @@ static muon_status make(muon_ortho *o, const muon_group *settings, int threads, 
 muon_status muon_ortho_create(muon_ortho **out, int64_t batch, int64_t rows, int64_t cols,
                               const muon_group *settings, int threads, const char *backend)
 {
+    OWN_MODE;
     REQUIRE(out, E_ARG, "muon_ortho_create: out must not be NULL");
     REQUIRE(batch >= 1 && rows >= 1 && cols >= 1, E_SHAPE,
             "%lld matrices of %lld x %lld: all must be >= 1", (long long)batch, (long long)rows,
@@ -109,6 +111,7 @@ static void for_each(muon_ortho *o, pool_fn fn, batch_run *b)
 
 muon_status muon_ortho_run(muon_ortho *ortho, float *out, const float *x)
 {
+    OWN_MODE;
     REQUIRE(ortho && out && x, E_ARG, "muon_ortho_run: ortho, out and x must not be NULL");
     batch_run b = {.o = ortho, .out = out, .x = x, .nonfinite = ortho->batch};
     for_each(ortho, check_one, &b);
@@ -120,6 +123,7 @@ muon_status muon_ortho_run(muon_ortho *ortho, float *out, const float *x)
 
 double muon_ortho_flops(const muon_ortho *ortho)
 {
+    OWN_MODE;
     return ortho ? (double)ortho->batch * muon__ns_flops(&ortho->ns) : 0;
 }
 

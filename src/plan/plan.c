@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include "base/memory.h"
+#include "base/mode.h"
 #include "base/versioned.h"
 #include "muon/comm.h"
 #include "plan/predict.h"
@@ -54,6 +55,7 @@ static muon_status make(muon_plan *plan, const muon_config *config, const muon_p
 muon_status muon_plan_create(muon_plan **out, const muon_config *config, const muon_param *params,
                              size_t nparams)
 {
+    OWN_MODE;
     REQUIRE(out && config, E_ARG, "muon_plan_create: out and config must not be NULL");
     REQUIRE(params || nparams == 0, E_ARG, "muon_plan_create: params is NULL, nparams is %zu",
             nparams);
@@ -100,6 +102,7 @@ size_t muon_plan_nmatrices(const muon_plan *plan)
 muon_status muon_plan_matrix(const muon_plan *plan, size_t index, muon_matrix *matrix,
                              size_t matrix_size)
 {
+    OWN_MODE;
     REQUIRE(plan && matrix, E_ARG, "muon_plan_matrix: plan and matrix must not be NULL");
     REQUIRE(index < (size_t)plan->cost.matrices, E_ARG,
             "matrix %zu does not exist: the plan has %lld", index, (long long)plan->cost.matrices);
@@ -124,6 +127,7 @@ muon_status muon_plan_matrix(const muon_plan *plan, size_t index, muon_matrix *m
 
 muon_status muon_plan_get_cost(const muon_plan *plan, muon_plan_cost *cost, size_t cost_size)
 {
+    OWN_MODE;
     REQUIRE(plan && cost, E_ARG, "muon_plan_get_cost: plan and cost must not be NULL");
     muon_plan_cost found = plan->cost;
     if (plan->nranks > 1) TRY(muon__predict_workspace(&found.workspace_bytes, plan));

@@ -2,6 +2,7 @@
 #include "plan/predict.h"
 
 #include "base/memory.h"
+#include "base/mode.h"
 #include "base/versioned.h"
 #include "plan/traffic.h"
 #include "plan/waves.h"
@@ -122,6 +123,7 @@ muon_status muon__predict_workspace(int64_t *out, const muon_plan *plan)
 muon_status muon_plan_predict(const muon_plan *plan, muon_prediction *prediction,
                               size_t prediction_size)
 {
+    OWN_MODE;
     REQUIRE(plan && prediction, E_ARG, "muon_plan_predict: plan and prediction must not be NULL");
     patterns found = {0};
     traffic t = {0};

@@ -1,4 +1,5 @@
 /* The plan for people: a table of parameters, then totals. */
+#include "base/mode.h"
 #include "plan/plan.h"
 #include "rule/group.h"
 
@@ -27,7 +28,7 @@ static void put(const printer *p, const char *format, ...)
         n = LINE_MAX_BYTES - 1;
         line[n - 1] = '\n';
     }
-    p->write(p->user, line, (size_t)n);
+    IN_HOST_MODE(p->write(p->user, line, (size_t)n));
 }
 
 static void shape_text(char *text, size_t size, const plan_param *param)
@@ -179,6 +180,7 @@ static void put_ranks(const printer *p, const muon_prediction *r)
 
 void muon_plan_print(const muon_plan *plan, muon_write_fn write, void *user)
 {
+    OWN_MODE;
     if (!plan || !write) return;
     printer p = {write, user};
     row r = {"parameter", "shape", "rule", "matrices", "factor", "algorithm", "rank"};

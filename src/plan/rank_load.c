@@ -1,4 +1,5 @@
 /* What one rank has to do, from its route: the same lists that the step will work through. */
+#include "base/mode.h"
 #include "base/versioned.h"
 #include "plan/route.h"
 
@@ -60,6 +61,7 @@ static muon_status check_rank(const muon_plan *plan, int rank)
 
 muon_status muon_plan_rank(const muon_plan *plan, int rank, muon_rank_load *load, size_t load_size)
 {
+    OWN_MODE;
     TRY(check_rank(plan, rank));
     REQUIRE(load, E_ARG, "load must not be NULL");
     route *r = NULL;
@@ -85,6 +87,7 @@ muon_status muon_plan_rank(const muon_plan *plan, int rank, muon_rank_load *load
 muon_status muon_plan_wave(const muon_plan *plan, int rank, size_t wave, muon_wave_load *load,
                            size_t load_size)
 {
+    OWN_MODE;
     TRY(check_rank(plan, rank));
     REQUIRE(load, E_ARG, "load must not be NULL");
     REQUIRE(wave < plan->nwaves, E_ARG, "wave %zu does not exist: there are %zu", wave,

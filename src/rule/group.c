@@ -1,5 +1,6 @@
 #include "rule/group.h"
 
+#include "base/mode.h"
 #include "base/versioned.h"
 #include "rule/group_fields.h"
 #include "rule/names.h"
@@ -54,6 +55,7 @@ static const char *field_name_at(const void *table, size_t i)
 
 muon_status muon_group_set(muon_group *group, const char *field, const char *value)
 {
+    OWN_MODE;
     REQUIRE(field, E_ARG, "the name of the group field is NULL");
     REQUIRE(value, E_ARG, "the value for group field '%s' is NULL", field);
     muon_group changed = defaults;

@@ -179,8 +179,7 @@ muon_status muon__group_field_check(const group_field *field, const muon_group *
 
 /* ---- text --------------------------------------------------------------------------------- */
 
-/* strtod follows the program's locale: under one with a decimal comma "0.02" is refused here, never
- * misread, because the whole text must be used up. */
+/* The locale is "C" in here, whatever the program's is (base/mode.h): numbers have a point. */
 static muon_status parse_real(double *out, const group_field *field, const char *text)
 {
     char *end;

@@ -2,6 +2,7 @@
  *
  * Each entry is what that project does when its user sets nothing; docs/presets.md says where a
  * preset and its peer still differ. */
+#include "base/mode.h"
 #include "base/versioned.h"
 #include "rule/names.h"
 
@@ -96,6 +97,7 @@ static void apply_adamw(muon_group *group, const adamw_side *side)
 
 muon_status muon_group_preset(muon_group *group, const char *name)
 {
+    OWN_MODE;
     REQUIRE(name, E_ARG, "the name of the preset is NULL");
     muon_group changed;
     muon_group_init(&changed, sizeof changed);

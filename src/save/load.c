@@ -1,4 +1,5 @@
 /* Loading: choose the checkpoint together, check that it fits, then read. */
+#include "base/mode.h"
 #include "base/versioned.h"
 #include "io/checkpoint_dir.h"
 #include "save/loading.h"
@@ -127,6 +128,7 @@ static muon_status read_args(muon_load_args *in, const char *path, const muon_lo
 
 muon_status muon_load(muon_opt *opt, const char *path, const muon_load_args *args, int64_t *step)
 {
+    OWN_MODE;
     REQUIRE(opt, E_ARG, "muon_load: opt must not be NULL");
     REQUIRE(!opt->broken, E_BROKEN,
             "muon_load: an earlier step failed half-way; destroy this optimizer");

@@ -1,6 +1,7 @@
 /* Saving: agree, make the directory, write together, agree, complete it, agree. */
 #include "save/save.h"
 #include "base/crc32c.h"
+#include "base/mode.h"
 #include "base/versioned.h"
 #include "save/saving.h"
 
@@ -98,6 +99,7 @@ static muon_status check_idle(const muon_opt *opt, const char *what)
 
 muon_status muon_save(muon_opt *opt, const char *root, const muon_save_args *args)
 {
+    OWN_MODE;
     saving *s = NULL;
     TRY(check_idle(opt, "muon_save"));
     TRY(begin(&s, opt, root, args, 0));
@@ -108,12 +110,14 @@ muon_status muon_save(muon_opt *opt, const char *root, const muon_save_args *arg
 
 muon_status muon_save_start(muon_opt *opt, const char *root, const muon_save_args *args)
 {
+    OWN_MODE;
     TRY(check_idle(opt, "muon_save_start"));
     return begin(&opt->saving, opt, root, args, 1);
 }
 
 muon_status muon_save_finish(muon_opt *opt)
 {
+    OWN_MODE;
     REQUIRE(opt, E_ARG, "muon_save_finish: opt must not be NULL");
     REQUIRE(opt->saving, E_ARG, "muon_save_finish: no save is under way");
     /* Ranks that were parted cannot agree that all have written. */

@@ -1,3 +1,4 @@
+#include "base/mode.h"
 #include "rule/config.h"
 #include "step/opt.h"
 
@@ -212,5 +213,5 @@ void muon__opt_log(const muon_opt *opt, muon_log_level level, const char *format
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    log(opt->plan->config.user, level, message);
+    IN_HOST_MODE(log(opt->plan->config.user, level, message));
 }

@@ -2,6 +2,7 @@
  *
  * A rank changes what it has, and then all of them hear how that went. If it failed on one, the others
  * go back to where they were. */
+#include "base/mode.h"
 #include "base/versioned.h"
 #include "step/agree_block.h"
 #include "step/opt.h"
@@ -155,6 +156,7 @@ static muon_status set(muon_opt *opt, const char *dir, int64_t ram_budget)
 
 muon_status muon_offload(muon_opt *opt, const char *dir, int64_t ram_budget)
 {
+    OWN_MODE;
     REQUIRE(opt, E_ARG, "muon_offload: opt must not be NULL");
     REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");
     muon_status status = set(opt, dir, ram_budget);

@@ -1,6 +1,7 @@
 /* Orthogonalization of what this rank owns of a wave: small matrices side by side, one thread each,
  * the costly ones first; then large ones one after the other, all threads inside. Which is which
  * changes no bit. */
+#include "base/mode.h"
 #include "step/opt.h"
 
 #include <math.h>
@@ -66,7 +67,8 @@ muon_status muon__ortho_callback(ortho_task *task, const plan_item *item, float 
     sumsq sum = sum_squares(x, ns->rows * ns->cols, opt->p);
     if (muon__sumsq_finite(&sum)) {
         const muon_config *config = &opt->plan->config;
-        int code = config->orthogonalize(config->user, x, ns->rows, ns->cols, ns->cols);
+        int code;
+        IN_HOST_MODE(code = config->orthogonalize(config->user, x, ns->rows, ns->cols, ns->cols));
         REQUIRE(
             code == 0, E_CALLBACK,
             "param '%s': the orthogonalize callback returned %d for a %lld x %lld matrix; the step "

@@ -2,6 +2,7 @@
  * keeps its own part. One parameter after the other, no waves, no owners, nothing in flight: plain to
  * read, and what the pipeline is compared with. */
 #include "base/clock.h"
+#include "base/mode.h"
 #include "step/elements.h"
 
 #include <stdlib.h>
@@ -222,7 +223,7 @@ muon_status muon__step_reference(muon_opt *opt, double *clock)
         stage++;
         if (!opt->active[i]) continue;
         if (plan->config.grad_consumed && opt->route->numel[i])
-            plan->config.grad_consumed(plan->config.user, i);
+            IN_HOST_MODE(plan->config.grad_consumed(plan->config.user, i));
         muon__step_clock(opt, MUON_PHASE_MOMENTUM, clock);
         TRY(gather(opt, opt->plain, i));
         muon__step_clock(opt, MUON_PHASE_GATHER, clock);

@@ -3,6 +3,7 @@
  * ranks is zero if they are equal. So one exchange of a few numbers, each for a stretch of parameters,
  * says whether all is well; more of them find the parameter, what of it differs, where, and on which
  * ranks. */
+#include "base/mode.h"
 #include "plan/digest.h"
 
 #include "step/agree_block.h"
@@ -242,6 +243,7 @@ static muon_status check_buffers(const muon_opt *opt, const muon_buffers *buffer
 
 muon_status muon_check_replicas(muon_opt *opt, const muon_buffers *buffers)
 {
+    OWN_MODE;
     REQUIRE(opt, E_ARG, "muon_check_replicas: opt must not be NULL");
     REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");
     if (opt->comm.size == 1) return MUON_OK;

@@ -1,4 +1,5 @@
 /* Settings that change between steps: checked like at creation, applied all or not at all. */
+#include "base/mode.h"
 #include "base/versioned.h"
 #include "rule/config.h"
 #include "rule/group.h"
@@ -48,6 +49,7 @@ static muon_status apply(muon_opt *opt, size_t index, const muon_group *to)
 
 muon_status muon_set_group(muon_opt *opt, size_t index, const muon_group *group)
 {
+    OWN_MODE;
     TRY(check_index(opt, index));
     REQUIRE(group, E_ARG, "group must not be NULL");
     muon_group loaded;
@@ -57,6 +59,7 @@ muon_status muon_set_group(muon_opt *opt, size_t index, const muon_group *group)
 
 muon_status muon_set_lr(muon_opt *opt, size_t index, double lr)
 {
+    OWN_MODE;
     TRY(check_index(opt, index));
     muon_group changed = opt->groups[index];
     changed.lr = lr;
@@ -68,6 +71,7 @@ muon_status muon_set_lr(muon_opt *opt, size_t index, double lr)
 
 muon_status muon_set_clip_norm(muon_opt *opt, double clip_norm)
 {
+    OWN_MODE;
     REQUIRE(opt, E_ARG, "opt must not be NULL");
     TRY(muon__check_clip_norm(clip_norm));
     opt->clip_norm = clip_norm;
@@ -76,6 +80,7 @@ muon_status muon_set_clip_norm(muon_opt *opt, double clip_norm)
 
 muon_status muon_set_qk_clip(muon_opt *opt, double threshold, int log_only)
 {
+    OWN_MODE;
     REQUIRE(opt, E_ARG, "opt must not be NULL");
     TRY(muon__check_qk_threshold(threshold));
     REQUIRE(log_only == 0 || log_only == 1, E_VALUE, "log_only is %d, must be 0 or 1", log_only);

@@ -1,5 +1,6 @@
 /* One optimizer step, in the order the data flows. */
 #include "base/clock.h"
+#include "base/mode.h"
 #include "plan/digest.h"
 #include "step/opt.h"
 
@@ -30,7 +31,7 @@ static void tell_consumed(const muon_opt *opt, muon_rule rule, size_t wave)
     for (size_t i = 0; i < opt->plan->nparams; i++) {
         if (opt->plan->params[i].rule != rule || !opt->active[i] || !opt->route->numel[i]) continue;
         if (rule == MUON_RULE_ADAMW || opt->route->last_wave[i] == wave)
-            config->grad_consumed(config->user, i);
+            IN_HOST_MODE(config->grad_consumed(config->user, i));
     }
 }
 
