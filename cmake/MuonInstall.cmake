@@ -13,8 +13,7 @@ install(FILES docs/muonctl.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(EXPORT muonTargets NAMESPACE muon:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/muonConfig.cmake.in muonConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
-# Before 1.0 a minor version may change the API.
-write_basic_package_version_file(muonConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(muonConfigVersion.cmake COMPATIBILITY ${MUON_COMPATIBILITY})
 install(FILES ${PROJECT_BINARY_DIR}/muonConfig.cmake ${PROJECT_BINARY_DIR}/muonConfigVersion.cmake
         DESTINATION ${package_dir})
 

@@ -16,9 +16,10 @@ declared() {
         sed -E 's/.*[^A-Za-z0-9_]([A-Za-z0-9_]+) *\($/\1/' | sort
 }
 
-# Without a compiler's own instrumentation: sanitizers (two underscores) and gcov (mangle_path).
+# Without the name of their version, and a compiler's own instrumentation:
+# sanitizers (two underscores) and gcov (mangle_path).
 exported() {
-    nm -D --defined-only "$1" | awk '{sub(/@.*/, "", $3); print $3}' | grep -vE '^(__|mangle_path$)' | sort
+    nm -D --defined-only "$1" | awk '$2 != "A" {sub(/@.*/, "", $3); print $3}' | grep -vE '^(__|mangle_path$)' | sort
 }
 
 globals() {

@@ -6,22 +6,13 @@
 # Installs to a prefix, moves that prefix (nothing in it may depend on its place), then builds and
 # runs the programs by pkg-config and by find_package, each with the shared and the static library.
 # Without MPICC the build has no libmuon_mpi.
-set -euo pipefail
+source "$(dirname "$0")/common.sh"
 build=$1
-here=$(cd "$(dirname "$0")" && pwd)
-cmake=${CMAKE:-cmake} cc=${CC:-cc} cxx=${CXX:-c++} mpicc=${MPICC-}
 read -ra flags <<<"${FLAGS-} -Wall -Wextra -Wpedantic -Werror"
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 env -u DESTDIR "$cmake" --install "$build" --prefix "$work/first" >/dev/null
 mv "$work/first" "$work/moved"
 prefix=$work/moved
-
-fail() {
-    echo "$*" >&2
-    exit 1
-}
 
 grep -rIlF -e "$work/first" -e "$(cd "$build" && pwd)" "$prefix" &&
     fail "installed files that name the place they were made in (above)"
@@ -35,18 +26,22 @@ run() {
     local program=$1 kind=$2 want='' needed
     shift 2
     case $kind in
-        shared) want="libmuon.so.0 " ;;
-        shared_mpi) want="libmuon.so.0 libmuon_mpi.so.0 " ;;
+        shared) want="libmuon.so.$abi " ;;
+        shared_mpi) want="libmuon.so.$abi libmuon_mpi.so.$abi " ;;
     esac
     needed=$(readelf -d "$program" | sed -n 's/.*(NEEDED).*\[\(libmuon[^]]*\)\].*/\1/p' | sort |
         tr '\n' ' ')
     [[ $needed == "$want" ]] || fail "$program ($kind) needs '$needed' instead of '$want'"
+    [[ ! $want || $(readelf -V "$program") == *"Name: MUON_$abi "* ]] ||
+        fail "$program does not ask for symbols of MUON_$abi"
     (cd "$work" && LD_LIBRARY_PATH="$libdir" "$@" "$program") || fail "$program failed"
 }
 
 pc=$(find "$prefix" -name libmuon.pc)
 libdir=$(dirname "$(dirname "$pc")")
 export PKG_CONFIG_PATH=${pc%/*}${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+abi=$(pkg-config --modversion libmuon)
+abi=${abi%.*} # as docs/versioning.md promises before 1.0
 read -ra cflags < <(pkg-config --cflags libmuon)
 
 # Builds both programs by pkg-config: a kind, then the libraries to link with.
@@ -64,11 +59,7 @@ by_pkg_config shared "${shared[@]}"
 read -ra static < <(pkg-config --static --libs libmuon | sed 's/-lmuon/-l:libmuon.a/')
 by_pkg_config static "${static[@]}"
 
-# Says nothing unless it fails.
-quietly() {
-    "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "failed: $*"; }
-}
-quietly "$cmake" -S "$here" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" \
+quietly "$cmake" -S "$here" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DMUON_ABI="$abi" \
     ${mpicc:+-DMPI_C_COMPILER="$mpicc"} \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
     -DCMAKE_C_FLAGS="${flags[*]}" -DCMAKE_CXX_FLAGS="${flags[*]}"
@@ -79,8 +70,6 @@ run "$work/build/c_static" static
 run "$work/build/cxx_static" static
 
 [[ $mpicc ]] || exit 0
-ranks=("$here/../mpi/run.sh" 2)
-export OMPI_CC=$cc MPICH_CC=$cc
 by_mpicc() {
     local kind=$1
     shift
