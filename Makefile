@@ -11,7 +11,7 @@ MAKEFLAGS += --no-print-directory
 build = cmake --preset $(1) && cmake --build --preset $(1) -j $(JOBS)
 
 .NOTPARALLEL: # CMake runs the jobs
-.PHONY: all demo test bench peers test-peers test-report lint format install fuzz asan tsan test-mpich deps clean help
+.PHONY: all demo test bench peers test-peers test-report lint format install install-library fuzz asan tsan test-mpich deps clean help
 
 all: ## build everything into build/; the tool is build/bin/muonctl
 	$(call build,release)
@@ -40,6 +40,10 @@ format: ## reformat all C files
 
 install: all ## install to PREFIX (default /usr/local), below DESTDIR if given
 	cmake --install build --prefix "$(PREFIX)"
+
+install-library: ## build and install only the libraries and headers: no tool, no tests
+	$(call build,library)
+	cmake --install build/library --prefix "$(PREFIX)"
 
 fuzz: ## fuzz each hostile-input parser for SECONDS (default 600)
 	scripts/install-deps fuzz

@@ -3,8 +3,10 @@
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+if(MUON_TOOLS)
+    find_package(PkgConfig REQUIRED)
+    pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+endif()
 
 # muon_find(OPTION PACKAGE argument...): looks for a package as the option of that name says; sets
 # MUON_HAVE_PACKAGE.

@@ -6,8 +6,10 @@ set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 install(DIRECTORY include/muon TYPE INCLUDE FILES_MATCHING PATTERN "*.h" PATTERN muon_mpi.h EXCLUDE)
 install(TARGETS muon muon_static EXPORT muonTargets)
-install(TARGETS muonctl)
-install(FILES docs/muonctl.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+if(MUON_TOOLS)
+    install(TARGETS muonctl)
+    install(FILES docs/muonctl.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
 
 # The CMake package: find_package(muon) gives muon::muon (shared) and muon::static.
 install(EXPORT muonTargets NAMESPACE muon:: DESTINATION ${package_dir})
