@@ -294,20 +294,34 @@ static inline const char *ship_compare_state(ship *s, size_t i, const ship *whol
     return NULL;
 }
 
-static inline const char *ship_compare_result(ship *s, const ship *whole)
+/* A norm that is no number is equal to another one. */
+static inline int fleet_same(double a, double b)
 {
-    const muon_result *got = &s->result, *want = &whole->result;
-    if (got->grad_norm == want->grad_norm && got->update_rms == want->update_rms &&
-        got->matrices == want->matrices && got->applied == want->applied &&
-        got->missing_params == want->missing_params)
+    return a == b || (a != a && b != b);
+}
+
+static inline const char *ship_compare_result(ship *s, const muon_result *want)
+{
+    const muon_result *got = &s->result;
+    if (fleet_same(got->grad_norm, want->grad_norm) && got->update_rms == want->update_rms &&
+        got->clip_coef == want->clip_coef && got->matrices == want->matrices &&
+        got->applied == want->applied && got->missing_params == want->missing_params &&
+        got->nonfinite_params == want->nonfinite_params &&
+        got->nonfinite_matrices == want->nonfinite_matrices &&
+        got->clipped_heads == want->clipped_heads && got->max_logit == want->max_logit)
         return NULL;
-    return SHIP_WRONG(s,
-                      "rank %d: norm %.17g, rms %.17g, %lld matrices, %lld missing, applied %d; "
-                      "want %.17g, %.17g, %lld, %lld, %d",
-                      s->rank, got->grad_norm, got->update_rms, (long long)got->matrices,
-                      (long long)got->missing_params, got->applied, want->grad_norm,
-                      want->update_rms, (long long)want->matrices, (long long)want->missing_params,
-                      want->applied);
+#define SHIP_RESULT                                                                                \
+    "norm %.17g, rms %.17g, clip %.17g, %lld matrices, %lld missing, %lld not finite, "            \
+    "%lld heads, logit %g, applied %d"
+#define SHIP_RESULT_OF(r)                                                                          \
+    (r)->grad_norm, (r)->update_rms, (r)->clip_coef, (long long)(r)->matrices,                     \
+        (long long)(r)->missing_params,                                                            \
+        (long long)((r)->nonfinite_params + (r)->nonfinite_matrices),                              \
+        (long long)(r)->clipped_heads, (r)->max_logit, (r)->applied
+    return SHIP_WRONG(s, "rank %d: " SHIP_RESULT "; want " SHIP_RESULT, s->rank,
+                      SHIP_RESULT_OF(got), SHIP_RESULT_OF(want));
+#undef SHIP_RESULT
+#undef SHIP_RESULT_OF
 }
 
 /* NULL, or the first difference in weights, copies, state and the last result. */
@@ -322,7 +336,7 @@ static inline const char *ship_compare(ship *s, const ship *whole)
         if (!wrong) wrong = ship_compare_state(s, i, whole);
         if (wrong) return wrong;
     }
-    return ship_compare_result(s, whole);
+    return ship_compare_result(s, &whole->result);
 }
 
 /* A number that changes with any bit of weights, copies and state. */

@@ -70,8 +70,7 @@ static inline const char *offload_compare(ship *a, const ship *b)
             return SHIP_WRONG(a, "rank %d: '%s' from element %lld on (%s)", a->rank, t.name,
                               (long long)at, muon_last_error());
     }
-    if (!a->result.applied && !b->result.applied) return NULL; /* the norm may be a NaN */
-    return ship_compare_result(a, b);
+    return ship_compare_result(a, &b->result);
 }
 
 /* The number after "at least" in the message of a budget that is too small. */
