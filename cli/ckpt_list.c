@@ -147,10 +147,13 @@ static int look_into_all(ckpt_list *list)
     if (muon_checkpoint_list(&steps, &nsteps, list->root) != MUON_OK) return cli_fail_library();
     for (size_t i = 0; i < list->count; i++) {
         ckpt_row *row = &list->rows[i];
-        int is_listed = 0;
-        for (size_t k = 0; k < nsteps && row->is_named; k++)
-            is_listed |= steps[k] == row->step;
-        look_into(list->root, row, is_listed);
+        size_t k = row->is_named ? 0 : nsteps;
+        while (k < nsteps && steps[k] != row->step)
+            k++;
+        look_into(list->root, row, k < nsteps);
+        row->is_newest = !row->problem && k + 1 == nsteps;
+        for (; k < nsteps && !row->problem; k++)
+            row->is_abandoned |= steps[k] < row->step;
     }
     free(steps);
     return CLI_DONE;
@@ -183,14 +186,19 @@ void ckpt_list_close(ckpt_list *list)
 
 const ckpt_row *ckpt_list_newest(const ckpt_list *list)
 {
-    for (size_t i = list->count; i-- > 0;)
-        if (!list->rows[i].problem) return &list->rows[i];
+    for (size_t i = 0; i < list->count; i++)
+        if (list->rows[i].is_newest) return &list->rows[i];
     return NULL;
 }
 
 const ckpt_row *ckpt_list_first(const ckpt_list *list)
 {
-    for (size_t i = list->count; i-- > 0;)
-        if (list->rows[i].is_named) return &list->rows[i];
-    return NULL;
+    const ckpt_row *first = ckpt_list_newest(list);
+    for (size_t i = 0; i < list->count; i++) {
+        const ckpt_row *row = &list->rows[i];
+        if (!row->is_named || !row->problem) continue;
+        if (list->latest && strcmp(list->latest, row->name) == 0) return row;
+        if (!first || row->step > first->step) first = row;
+    }
+    return first;
 }

@@ -7,13 +7,15 @@
 #include "muon/checkpoint.h"
 
 typedef struct ckpt_row {
-    char *name;     /* of the directory */
-    int64_t step;   /* by its name */
-    int is_saving;  /* not under its final name */
-    int is_named;   /* a directory, called as the library calls a checkpoint of this step */
-    int is_open;    /* nothing is wrong with it by itself */
-    char *problem;  /* NULL: complete, as far as can be seen from outside */
-    size_t tensors; /* if it is complete */
+    char *name;       /* of the directory */
+    int64_t step;     /* by its name */
+    int is_saving;    /* not under its final name */
+    int is_named;     /* a directory, called as the library calls a checkpoint of this step */
+    int is_open;      /* nothing is wrong with it by itself */
+    int is_newest;    /* of those that are complete, as the library orders them */
+    int is_abandoned; /* the run went back behind it: one of a smaller step was saved later */
+    char *problem;    /* NULL: complete, as far as can be seen from outside */
+    size_t tensors;   /* if it is complete */
     int64_t bytes;
 } ckpt_row;
 
@@ -27,9 +29,10 @@ typedef struct ckpt_list {
 int ckpt_list_open(ckpt_list *out, const char *root);
 void ckpt_list_close(ckpt_list *list); /* zeroed is fine */
 
-/* The complete one with the highest step, or NULL. */
+/* The complete one that was saved last, or NULL. */
 const ckpt_row *ckpt_list_newest(const ckpt_list *list);
-/* What a load looks at first: the highest step by name, damaged or not; NULL if there is none. */
+/* What a load looks at first: the newest, or a damaged one that `latest` points at or
+ * that has a higher step; NULL if there is none. */
 const ckpt_row *ckpt_list_first(const ckpt_list *list);
 
 /* Whether a path is one checkpoint by its name or its marker, and not a root. */

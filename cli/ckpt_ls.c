@@ -24,8 +24,9 @@ static void print_row(const ckpt_list *list, const ckpt_row *row, int width)
         printf("%-*s %8s %10s  %s%s\n", width, row->name, "-", "-",
                row->is_saving || row->is_open ? "" : "damaged: ", row->problem);
     else
-        printf("%-*s %8zu %10s  complete%s\n", width, row->name, row->tensors,
-               units_bytes((double)row->bytes).text, is_latest(list, row) ? ", latest" : "");
+        printf("%-*s %8zu %10s  complete%s%s\n", width, row->name, row->tensors,
+               units_bytes((double)row->bytes).text, row->is_abandoned ? ", abandoned" : "",
+               is_latest(list, row) ? ", latest" : "");
 }
 
 static void print_table(const ckpt_list *list)
@@ -45,6 +46,7 @@ static json_t *json_row(const ckpt_row *row)
     json_object_set_new(object, "name", json_string(row->name));
     json_object_set_new(object, "step", json_integer(row->step));
     json_object_set_new(object, "complete", json_boolean(!row->problem));
+    json_object_set_new(object, "abandoned", json_boolean(row->is_abandoned));
     json_object_set_new(object, "problem", row->problem ? json_string(row->problem) : json_null());
     json_object_set_new(object, "tensors",
                         row->problem ? json_null() : json_integer((json_int_t)row->tensors));
@@ -99,7 +101,9 @@ const command ckpt_ls = {
     .most_operands = 1,
     .about = "Lists what is in ROOT: complete checkpoints with the number and size of their "
              "tensors, damaged ones with what is wrong, and what saves that were killed have left "
-             "behind. Markers, file sizes and headers are checked; what tensors hold is not: that "
+             "behind. 'abandoned' is what a run went back behind: it loaded an earlier checkpoint "
+             "and has saved from there. Markers, file sizes and headers are checked; what tensors "
+             "hold is not: that "
              "is 'muonctl ckpt verify'.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],

@@ -25,6 +25,9 @@ static const scenario scenarios[] = {
     {"two are to go", {1, 2, 3}, 3, 4, 2, 0, 0, "3 4"},
     {"the same again", {1, 2}, 2, 2, 0, 1, 0, "1 2"},
     {"the same again, and one is to go", {1, 2}, 2, 2, 1, 1, 0, "2"},
+    {"back to an earlier one", {1, 2, 5, 6}, 4, 3, 0, 0, 0, "5 6 1 2 3"},
+    {"back, and two are to go", {1, 2, 5, 6}, 4, 3, 3, 0, 0, "1 2 3"},
+    {"back to one that exists", {1, 2, 5, 6}, 4, 2, 2, 1, 0, "1 2"},
 };
 
 static inline void prepare(const scenario *s)
@@ -82,11 +85,12 @@ static inline int check_root(const scenario *s, const char *when, long k)
 static inline void check_next(const scenario *s, const char *when, long k)
 {
     assert_ok(save(root, 9, 'z', 0, 0));
+    assert_string_equal(latest_of(root), "step-00000009");
     if (has_hidden())
         fail_msg("%s, %s call %ld: left in the root: %s", s->what, when, k, names_in(root));
     assert_ok(save(root, s->step, 'c', 0, 1));
     assert_int_equal(content_of(root, s->step), 'c');
-    assert_string_equal(latest_of(root), "step-00000009");
+    assert_string_equal(latest_of(root), muon__checkpoint_name(s->step).text);
     assert_false(has_hidden());
 }
 

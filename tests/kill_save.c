@@ -4,8 +4,8 @@
  *
  * A child process trains a small model and saves after every step: in one process or on four ranks that
  * are threads, at once or beside training, in one file or several, sometimes over the checkpoint that is
- * there, sometimes with its state in a file. In the middle of it the parent kills it with SIGKILL. The
- * next child must find the newest checkpoint that was complete, load it on its own ranks, have weights and
+ * there, sometimes from the one before the newest on, sometimes with its state in a file. In the middle of it the parent kills it with SIGKILL. The
+ * next child must find the checkpoint that was completed last, load it on its own ranks, have weights and
  * state with the bits of a run that never stopped, and go on from there; if the first save was killed,
  * it must hear that there is no checkpoint, and begin. How long saves take is watched,
  * and kills are spread evenly over that.
@@ -37,6 +37,7 @@ typedef struct shared {
     _Atomic int64_t loaded; /* the step that this child has found and checked; -1: not yet */
     _Atomic int64_t
         saved; /* the last step for which muon_save said that it is complete; -1: none */
+    _Atomic int64_t saving;    /* the last step of which a save has begun */
     _Atomic int64_t save_time; /* nanoseconds that the last save took; 0: there was none */
     char failure[1024];
     uint64_t want[STEPS + 1]; /* the digest after each step of the run that never stops */
@@ -148,7 +149,7 @@ static void fill_table(void)
 
 typedef struct voyage {
     const char *dir;
-    int fresh, nranks, beside, replace, offloaded, shards;
+    int fresh, nranks, beside, replace, back, offloaded, shards;
     int64_t last; /* the step to stop after, at least; STEPS: none; 0: as soon as it is loaded */
     fleet f;
     _Atomic uint64_t digest; /* of all ranks together */
@@ -189,7 +190,7 @@ static void save(const voyage *v, ship *s, int64_t step)
 {
     muon_save_args args = save_args(s, step);
     args.keep = 2;
-    args.replace = v->replace;
+    args.replace = v->replace || v->back;
     if (v->shards) args.file_bytes = 6000;
     if (v->beside) {
         must(muon_save_start(s->opt, v->dir, &args), "muon_save_start");
@@ -204,7 +205,10 @@ static void train(const voyage *v, ship *s, int64_t step, int is_new)
     if (!v->replace && !is_new) take_step(s, ++step);
     for (; step < STEPS; step++) {
         int64_t begin = now();
-        if (s->rank == 0) common->phase = SAVING;
+        if (s->rank == 0) {
+            common->saving = step;
+            common->phase = SAVING;
+        }
         save(v, s, step);
         if (s->rank == 0) {
             common->saved = step;
@@ -215,6 +219,18 @@ static void train(const voyage *v, ship *s, int64_t step, int is_new)
         if (!v->beside) take_step(s, step + 1);
     }
     give_up("all steps are done, and nobody has killed me");
+}
+
+/* The checkpoint before the newest is loaded once more, if there is one: the run goes back to it. */
+static void go_back(const voyage *v, ship *s, int64_t *step)
+{
+    int64_t *steps = NULL;
+    size_t n = 0;
+    must(muon_checkpoint_list(&steps, &n, v->dir), "muon_checkpoint_list");
+    int64_t to = n >= 2 ? steps[n - 2] : -1;
+    free(steps);
+    ranks_barrier(); /* all have seen the same */
+    if (to >= 0) must(ship_load(s, path_of("%s/step-%08" PRId64, v->dir, to), step), "going back");
 }
 
 static void sail(int rank, const muon_comm *comm, void *arg)
@@ -230,6 +246,7 @@ static void sail(int rank, const muon_comm *comm, void *arg)
     if (step < 0 || step >= STEPS) give_up("a checkpoint of step %" PRId64, step);
     check_bits(v, &s, step);
     if (rank == 0) common->loaded = step;
+    if (v->back && !is_new) go_back(v, &s, &step);
     if (v->last > 0) train(v, &s, step, is_new);
     ship_destroy(&s);
 }
@@ -300,10 +317,11 @@ static int blame(int status)
     return 1;
 }
 
-/* Is what the child has found not older than what was complete before? */
-static int check_loaded(int64_t saved)
+/* Has the child found what was complete before, or what was just being saved? */
+static int check_loaded(int64_t saved, int64_t saving)
 {
-    if (common->loaded >= saved) return 0;
+    if (common->loaded == saved || common->loaded == saving) return 0;
+    if (saved < 0 && common->loaded == 0) return 0;
     fprintf(stderr, "kill_save: step %" PRId64 " was complete, but %" PRId64 " was loaded\n", saved,
             (int64_t)common->loaded);
     return 1;
@@ -317,8 +335,8 @@ typedef struct tally {
 static int kill_one(voyage *v, int64_t *typical, tally *t)
 {
     int status = 0;
-    if (v->fresh) common->saved = -1;
-    int64_t saved = common->saved;
+    if (v->fresh) common->saved = common->saving = -1;
+    int64_t saved = common->saved, saving = common->saving;
     pid_t pid = launch(v, STEPS);
     if (pid < 0) return 1;
     if (!wait_for_save(pid, &status)) return blame(status);
@@ -330,20 +348,20 @@ static int kill_one(voyage *v, int64_t *typical, tally *t)
     t->resumes += !v->fresh;
     t->middle += common->phase == SAVING;
     if (common->save_time > 0) *typical = (3 * *typical + common->save_time) / 4;
-    return check_loaded(saved) || check_latest(v->dir);
+    return check_loaded(saved, saving) || check_latest(v->dir);
 }
 
 /* One that is not killed: it resumes, and goes on to step `last`. */
 static int resume_one(voyage *v, int64_t last, tally *t)
 {
     int status = 0;
-    int64_t saved = common->saved;
-    v->fresh = v->beside = v->replace = 0;
+    int64_t saved = common->saved, saving = common->saving;
+    v->fresh = v->beside = v->replace = v->back = 0;
     pid_t pid = launch(v, last);
     if (pid < 0 || waitpid(pid, &status, 0) != pid) return 1;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return blame(status);
     t->resumes++;
-    return check_loaded(saved);
+    return check_loaded(saved, saving);
 }
 
 /* After a run that was not killed, nothing is left but two checkpoints. */
@@ -368,6 +386,7 @@ static int run(const char *dir, int64_t count, tally *t)
         v.beside = (int)(k / 2 % 2);
         v.shards = k % 3 == 0;
         v.replace = k % 5 == 0;
+        v.back = k % 9 == 4;
         v.offloaded = k % 7 < 2;
         int kind = (v.nranks > 1) + 2 * v.beside + 4 * v.shards + 8 * v.offloaded;
         if (kill_one(&v, &typical[kind], t)) return 1;

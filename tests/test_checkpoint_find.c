@@ -55,7 +55,7 @@ static void only_what_looks_complete_is_listed(void **state)
     assert_ok(muon__checkpoint_steps(&steps, &nsteps, root));
     assert_int_equal(nsteps, 0);
     assert_null(steps);
-    static const int64_t made[] = {300, 9, 100000000, 20, 1, 2, 3, 4, 5};
+    static const int64_t made[] = {1, 2, 3, 4, 5, 9, 20, 300, 100000000};
     for (size_t i = 0; i < COUNT(made); i++)
         assert_ok(save(root, made[i], 'a', 0, 0));
     unlink(in_scratch("%s/step-00000001/COMPLETE", name));

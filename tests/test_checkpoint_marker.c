@@ -54,6 +54,29 @@ static void a_marker_is_written_and_read_back(void **state)
     muon__marker_destroy(&got); /* zeroed by then */
 }
 
+static void a_marker_has_a_branch_only_if_the_run_went_back(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"muon checkpoint 1\nstep 7\n",
+                                        "muon checkpoint 2\nstep 7\nbranch 1\n",
+                                        "muon checkpoint 2\nstep 7\nbranch 2\n"};
+    for (size_t i = 0; i < COUNT(lines); i++) {
+        checkpoint_marker marker = {.step = 7, .branch = (int64_t)i}, got = {0};
+        char *text;
+        size_t bytes;
+        assert_ok(muon__marker_write(&text, &bytes, &marker));
+        assert_string_equal(text, sealed(lines[i]));
+        assert_ok(parse_copy(&got, text, bytes));
+        assert_int_equal(got.branch, i);
+        muon__marker_destroy(&got);
+        free(text);
+    }
+    checkpoint_marker negative = {.step = 7, .branch = -1};
+    char *text;
+    size_t bytes;
+    assert_fails(muon__marker_write(&text, &bytes, &negative), MUON_E_ARG, "branch -1");
+}
+
 static void extreme_markers_survive(void **state)
 {
     (void)state;
@@ -139,6 +162,12 @@ static void hostile_markers_are_refused_with_line_and_reason(void **state)
         {"muon checkpoint 1\r\nstep 7\r\n", "line 1"},
         {"muon checkpoint 1\nstep 9223372036854775808\n", "line 2"},
         {"muon checkpoint 1\nstep 99999999999999999999999999\n", "line 2"},
+        {"muon checkpoint 1\nstep 7\nbranch 1\n", "line 3: 'file' or 'end'"},
+        {"muon checkpoint 2\nstep 7\n", "line 3: 'branch'"},
+        {"muon checkpoint 2\nstep 7\nbranch 0\n", "line 3: 'branch'"},
+        {"muon checkpoint 2\nstep 7\nbranch 01\n", "line 3: 'branch'"},
+        {"muon checkpoint 2\nstep 7\nbranch -1\n", "line 3: 'branch'"},
+        {"muon checkpoint 2\nbranch 1\nstep 7\n", "line 2: 'step'"},
         {HEAD "step 7\n", "line 3: 'file' or 'end'"},
         {HEAD "\n", "line 3: 'file' or 'end'"},
         {HEAD "file\n", "line 3"},
@@ -225,7 +254,7 @@ static void a_whole_marker_of_another_format_is_no_damage(void **state)
 {
     (void)state;
     checkpoint_marker marker = {0};
-    const char *later = sealed("muon checkpoint 2\nwhatever that will be\n");
+    const char *later = sealed("muon checkpoint 3\nwhatever that will be\n");
     assert_fails(parse_copy(&marker, later, strlen(later)), MUON_E_VERSION, "format");
     char damaged[128];
     strcpy(damaged, later);
@@ -383,6 +412,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_marker_is_written_and_read_back),
+        cmocka_unit_test(a_marker_has_a_branch_only_if_the_run_went_back),
         cmocka_unit_test(extreme_markers_survive),
         cmocka_unit_test(writing_refuses_what_could_not_be_read),
         cmocka_unit_test(hostile_markers_are_refused_with_line_and_reason),

@@ -93,11 +93,11 @@ static void a_root_stands_for_its_newest_and_a_directory_for_itself_under_any_na
     plan.step = 5;
     assert_ok(muon_checkpoint_write(case_root, &plan));
     muon_checkpoint *cp = open_ok(case_root);
-    assert_int_equal(muon_checkpoint_step(cp), CASE_STEP);
-    assert_string_equal(muon_checkpoint_path(cp), case_path(CASE_DIR));
-    muon_checkpoint_close(cp);
-    cp = open_ok(case_path("step-00000005"));
     assert_int_equal(muon_checkpoint_step(cp), 5);
+    assert_string_equal(muon_checkpoint_path(cp), case_path("step-00000005"));
+    muon_checkpoint_close(cp);
+    cp = open_ok(case_path(CASE_DIR));
+    assert_int_equal(muon_checkpoint_step(cp), CASE_STEP);
     muon_checkpoint_close(cp);
     assert_int_equal(rename(case_path(CASE_DIR), case_path("best")), 0);
     case_check(case_path("best"));

@@ -147,7 +147,9 @@ static void paths_too_long_for_the_system_are_refused(void **state)
         for (int k = 0; k < lengths[i]; k++)
             path[k] = k % 100 == 99 ? '/' : 'x';
         assert_fails(ship_save(&h.s, path, 1), MUON_E_IO, "xxx");
-        assert_fails(ship_load(&h.s, path, NULL), MUON_E_IO, "xxx");
+        /* Those that the system takes are just not there. */
+        assert_fails(ship_load(&h.s, path, NULL),
+                     lengths[i] < 4096 ? MUON_E_NO_CHECKPOINT : MUON_E_IO, "xxx");
         free(path);
     }
     close_harbour(&h);
@@ -211,7 +213,7 @@ static void old_ones_go_when_the_new_one_is_complete(void **state)
         {3, 3, "latest step-00000001 step-00000002 step-00000003", "step-00000003"},
         {4, 2, "latest step-00000003 step-00000004", "step-00000004"},
         {5, 1, "latest step-00000005", "step-00000005"},
-        {2, 2, "latest step-00000002 step-00000005", "step-00000005"}, /* an older one than those */
+        {2, 2, "latest step-00000002 step-00000005", "step-00000002"}, /* the run went back */
         {3, 1, "latest step-00000003", "step-00000003"},               /* this one stays */
         {9, 100, "latest step-00000003 step-00000009", "step-00000009"},
     };

@@ -32,26 +32,27 @@ static muon_status check_none(const char *dir)
     return status == MUON_E_NO_CHECKPOINT ? MUON_OK : status;
 }
 
-static muon_status list_newest(const char *dir, int64_t *newest)
+static muon_status list_highest(const char *dir, int64_t *highest)
 {
     int64_t *steps = NULL;
     size_t count = 0;
     TRY(muon_checkpoint_list(&steps, &count, dir));
-    if (count > 0) *newest = steps[count - 1];
+    for (size_t i = 0; i < count; i++)
+        if (steps[i] > *highest) *highest = steps[i];
     free(steps);
     return count > 0 ? MUON_OK : check_none(dir);
 }
 
 /* What rank 0 sees: on a network's file system others may see it later. */
-static muon_status find_newest(train_run *run, int64_t *newest)
+static muon_status find_highest(train_run *run, int64_t *highest)
 {
     double step = NONE;
-    *newest = NONE;
+    *highest = NONE;
     TRY(team_agree(run->team,
-                   run->rank == 0 ? list_newest(run->settings.saving.dir, newest) : MUON_OK));
-    step = (double)*newest;
+                   run->rank == 0 ? list_highest(run->settings.saving.dir, highest) : MUON_OK));
+    step = (double)*highest;
     TRY(team_share(run->team, &step, run->seen, 1));
-    *newest = (int64_t)run->seen[0];
+    *highest = (int64_t)run->seen[0];
     return MUON_OK;
 }
 
@@ -122,19 +123,19 @@ static muon_status load(train_run *run, const char *path)
 muon_status train_run_resume(train_run *run)
 {
     const train_saving *s = &run->settings.saving;
-    int64_t newest = NONE;
-    if (s->dir) TRY(find_newest(run, &newest));
-    int is_ours = s->resume && newest != NONE;
+    int64_t highest = NONE;
+    if (s->dir) TRY(find_highest(run, &highest));
+    int is_ours = s->resume && highest != NONE;
     if (s->resume && !is_ours)
         tell(run, MUON_LOG_INFO, "%s: no complete checkpoint in %s; the run begins %s%s",
              run->record->label, s->dir, s->from ? "with " : "from scratch",
              s->from ? s->from : "");
     if (is_ours || s->from) TRY(load(run, is_ours ? s->dir : s->from));
     /* One that was damaged may be newer than the one that was loaded; this run makes it again. */
-    REQUIRE(is_ours || newest <= run->step, E_ARG,
+    REQUIRE(is_ours || highest <= run->step, E_ARG,
             "%s: there is a checkpoint of step %lld, which this run, from step %lld on, would "
             "overwrite; resume from it, or save elsewhere",
-            s->dir, (long long)newest, (long long)run->step);
+            s->dir, (long long)highest, (long long)run->step);
     run->record->saved = is_ours ? run->step : 0;
     return MUON_OK;
 }

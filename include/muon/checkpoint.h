@@ -42,7 +42,9 @@ typedef struct muon_save_args {
     const muon_st_entry *metadata;
     size_t nmetadata;
     int64_t file_bytes; /* of tensors in a file, at most; a larger tensor has its own: 5e9 */
-    int keep;    /* after this one is complete, older ones go until so many are left; 0: none */
+    /* After this one is complete, older ones go until so many are left; 0: none. First those that were
+     * abandoned: see muon_checkpoint_list. */
+    int keep;
     int replace; /* 1: a checkpoint of this step that exists is exchanged for this one; 0: it is
                            an error */
 } muon_save_args;
@@ -101,7 +103,10 @@ MUON_API muon_status muon_load(muon_opt *opt, const char *path, const muon_load_
 /* Not collective, and no optimizer is needed. */
 typedef struct muon_checkpoint muon_checkpoint;
 
-/* Steps of the complete checkpoints of a root, ascending. *steps is yours to free(); NULL if there is
+/* Steps of the complete checkpoints of a root. The last one is the newest: what was saved last, which a
+ * load takes, and at which `latest` points. They ascend, unless a run has gone back: loaded an earlier one
+ * and saved a smaller step than the newest. Then checkpoints of higher steps that were there before are
+ * abandoned, and stand first; behind them, ascending, those that led to the newest. *steps is yours to free(); NULL if there is
  * none, as in a root that does not exist yet. What looks damaged from outside (no marker, a marker that does not fit its files) is not
  * listed. */
 MUON_API muon_status muon_checkpoint_list(int64_t **steps, size_t *nsteps, const char *root);

@@ -222,9 +222,11 @@ static muon_status put_marker(checkpoint_dir *dir, const checkpoint_marker *mark
 {
     REQUIRE(marker->step == dir->step, E_ARG, "a marker of step %" PRId64 " in %s/%s", marker->step,
             dir->root, dir->saving.text);
+    checkpoint_marker placed = *marker;
+    TRY(muon__checkpoint_branch_at(&placed.branch, dir->root_fd, dir->root, dir->step));
     char *text;
     size_t bytes;
-    TRY(muon__marker_write(&text, &bytes, marker));
+    TRY(muon__marker_write(&text, &bytes, &placed));
     shown_path path;
     snprintf(path.text, sizeof path.text, "%s/%s", dir->root, dir->saving.text);
     muon_status status = muon__marker_check_files(marker, dir->fd, path.text);
@@ -257,7 +259,8 @@ static muon_status sync_root(const checkpoint_dir *dir)
     return MUON_OK;
 }
 
-/* EPERM: a file system without links has no `latest`. Nothing in this library reads it. */
+/* EPERM: a file system without links has no `latest`. It is for people; only of
+ * damaged ones does it say which was the newest. */
 static muon_status point_latest(const checkpoint_dir *dir, int64_t step)
 {
     checkpoint_name link = muon__checkpoint_link(dir->step);
@@ -276,7 +279,7 @@ static muon_status point_latest(const checkpoint_dir *dir, int64_t step)
     FAIL(E_IO, "%s/" CHECKPOINT_LATEST ": renaming to it failed: %s", dir->root, strerror(error));
 }
 
-/* Of the complete ones, which ascend: moves those that are to go to the front, and says how many
+/* Of the complete ones, the newest last: moves those that are to go to the front, and says how many
  * they are; *newest is the last of the others. */
 static size_t choose_old(const checkpoint_dir *dir, int64_t *steps, size_t nsteps, int keep,
                          int64_t *newest)
@@ -316,7 +319,7 @@ static muon_status settle(const checkpoint_dir *dir, int is_exchanged, int keep)
     if (is_exchanged) TRY(muon__checkpoint_remove(dir->root_fd, dir->root, dir->saving.text, 0));
     int64_t *steps = NULL;
     size_t nsteps = 0;
-    TRY(muon__checkpoint_steps_at(&steps, &nsteps, dir->root_fd, dir->root));
+    TRY(muon__checkpoint_steps_at(&steps, &nsteps, dir->root_fd, dir->root, 1));
     int64_t newest;
     size_t nold = choose_old(dir, steps, nsteps, keep, &newest);
     muon_status status = point_latest(dir, newest);

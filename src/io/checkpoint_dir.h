@@ -34,6 +34,7 @@ typedef struct checkpoint_file {
 
 typedef struct checkpoint_marker {
     int64_t step;
+    int64_t branch; /* how often the run had gone back before; see checkpoint_order.c */
     checkpoint_file *files;
     size_t nfiles;
 } checkpoint_marker;
@@ -66,10 +67,10 @@ muon_status muon__checkpoint_add(checkpoint_dir *dir, const char *name, int64_t 
 /* A small file in it, all at once, synced. */
 muon_status muon__checkpoint_put(checkpoint_dir *dir, const char *name, const void *data,
                                  size_t bytes);
-/* All files are written and synced, by whoever wrote them. Checks their sizes; marker, sync,
- * rename, sync of root, `latest`; then, if keep > 0, the oldest complete ones are removed until
- * keep are left (never this one). `latest` is the one that muon__checkpoint_resolve finds, the
- * highest step. Ends dir, also when it fails; then the checkpoint does not exist, unless the
+/* All files are written and synced, by whoever wrote them. Checks their sizes; marker (whose branch
+ * it finds itself), sync, rename, sync of root, `latest`; then, if keep > 0, the first complete ones
+ * in the order of checkpoint_order.c are removed until keep are left (never this one). `latest` is
+ * the one that muon__checkpoint_resolve finds, the newest. Ends dir, also when it fails; then the checkpoint does not exist, unless the
  * message says "is complete, but" and that only `latest`, a removal, or the last sync failed. */
 muon_status muon__checkpoint_commit(checkpoint_dir *dir, const checkpoint_marker *marker, int keep);
 /* Removes it, and leaves this thread's message as it is. NULL is fine. */
@@ -77,12 +78,12 @@ void muon__checkpoint_abort(checkpoint_dir *dir);
 
 /* ---- Finding */
 
-/* Steps in root whose directories have a marker that fits their files, ascending; the caller frees.
- * A root that is missing has none. */
+/* Steps in root whose directories have a marker that fits their files, in the order of
+ * checkpoint_order.c: the newest is the last one. The caller frees. A root that is missing has none. */
 muon_status muon__checkpoint_steps(int64_t **steps, size_t *nsteps, const char *root);
-/* The newest directory in root that is called like a checkpoint of at most `most`, complete or damaged;
+/* The same of all directories in root that are called like checkpoints, complete or damaged;
  * MUON_E_NO_CHECKPOINT if there is none, or no such root. */
-muon_status muon__checkpoint_newest(int64_t *step, const char *root, int64_t most);
+muon_status muon__checkpoint_candidates(int64_t **steps, size_t *nsteps, const char *root);
 /* Is path itself a checkpoint, or is it one that looks like it (named step-..., or has a marker)? And the
  * path without slashes at its end; the caller frees it. */
 muon_status muon__checkpoint_look(char **out, int *is_one, const char *path);

@@ -1,4 +1,4 @@
-/* The names of checkpoints, and which of those in a root are complete. */
+/* The names of checkpoints, and which of those in a root a path means. */
 #include "io/checkpoint_parts.h"
 
 #include "base/memory.h"
@@ -50,70 +50,7 @@ int64_t muon__checkpoint_step_of(const char *name)
     return is_ours ? step : -1;
 }
 
-/* ---- Which are complete */
-
-typedef struct found_steps {
-    const char *root;
-    int64_t *steps;
-    size_t count, room;
-} found_steps;
-
-static muon_status append(found_steps *found, int64_t step)
-{
-    if (found->count == found->room) {
-        size_t room = found->room > 0 ? 2 * found->room : 16;
-        int64_t *steps = realloc(found->steps, room * sizeof *steps);
-        REQUIRE(steps, E_NOMEM, "%s: no memory for %zu steps", found->root, room);
-        found->steps = steps;
-        found->room = room;
-    }
-    found->steps[found->count++] = step;
-    return MUON_OK;
-}
-
-/* Damage or a later format is no reason to fail here, nor is what another process removes meanwhile. A disk
- * that fails is one: we would otherwise pass over checkpoints that are there. */
-static muon_status visit_step(void *user, int root, const char *name)
-{
-    found_steps *found = user;
-    int64_t step = muon__checkpoint_step_of(name);
-    if (step < 0) return MUON_OK;
-    int dir = muon__directory_open(root, name);
-    if (dir < 0) {
-        int is_none = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
-        REQUIRE(is_none, E_IO, "%s/%s: %s", found->root, name, strerror(errno));
-        return MUON_OK;
-    }
-    checkpoint_marker marker = {0};
-    muon_status status = muon__marker_read_at(&marker, dir, name);
-    close(dir);
-    if (status == MUON_E_FORMAT || status == MUON_E_VERSION) return MUON_OK;
-    if (status != MUON_OK) return muon__fail_in(status, "%s", found->root);
-    int fits = marker.step == step;
-    muon__marker_destroy(&marker);
-    return fits ? append(found, step) : MUON_OK;
-}
-
-static int compare_steps(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a;
-    int64_t y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-muon_status muon__checkpoint_steps_at(int64_t **steps, size_t *nsteps, int root, const char *path)
-{
-    found_steps found = {.root = path};
-    muon_status status = muon__each_name(root, path, visit_step, &found);
-    if (status != MUON_OK) {
-        free(found.steps);
-        return status;
-    }
-    if (found.count > 0) qsort(found.steps, found.count, sizeof *found.steps, compare_steps);
-    *steps = found.steps;
-    *nsteps = found.count;
-    return MUON_OK;
-}
+/* ---- Those of a root */
 
 /* A link that leads nowhere is no missing root: a disk that is not mounted looks like that. */
 static muon_status open_root(int *out, const char *root)
@@ -127,43 +64,27 @@ static muon_status open_root(int *out, const char *root)
     FAIL(E_IO, "%s: %s", root, strerror(error));
 }
 
-muon_status muon__checkpoint_steps(int64_t **steps, size_t *nsteps, const char *root)
+static muon_status list(int64_t **steps, size_t *nsteps, const char *root, int only_complete)
 {
     int fd;
     *steps = NULL;
     *nsteps = 0;
-    muon_status status = open_root(&fd, root);
-    if (status != MUON_OK) return status == MUON_E_NO_CHECKPOINT ? MUON_OK : status;
-    status = muon__checkpoint_steps_at(steps, nsteps, fd, root);
+    TRY(open_root(&fd, root));
+    muon_status status = muon__checkpoint_steps_at(steps, nsteps, fd, root, only_complete);
     close(fd);
     return status;
 }
 
-typedef struct newest_step {
-    int64_t most, step;
-} newest_step;
-
-static muon_status visit_newest(void *user, int root, const char *name)
+muon_status muon__checkpoint_steps(int64_t **steps, size_t *nsteps, const char *root)
 {
-    newest_step *newest = user;
-    int64_t step = muon__checkpoint_step_of(name);
-    struct stat info;
-    if (step <= newest->step || step > newest->most) return MUON_OK;
-    if (fstatat(root, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(info.st_mode))
-        newest->step = step;
-    return MUON_OK;
+    muon_status status = list(steps, nsteps, root, 1);
+    return status == MUON_E_NO_CHECKPOINT ? MUON_OK : status;
 }
 
-muon_status muon__checkpoint_newest(int64_t *step, const char *root, int64_t most)
+muon_status muon__checkpoint_candidates(int64_t **steps, size_t *nsteps, const char *root)
 {
-    newest_step newest = {most, -1};
-    int fd;
-    TRY(open_root(&fd, root));
-    muon_status status = muon__each_name(fd, root, visit_newest, &newest);
-    close(fd);
-    TRY(status);
-    REQUIRE(newest.step >= 0, E_NO_CHECKPOINT, "%s: there is no checkpoint in it", root);
-    *step = newest.step;
+    TRY(list(steps, nsteps, root, 0));
+    REQUIRE(*nsteps > 0, E_NO_CHECKPOINT, "%s: there is no checkpoint in it", root);
     return MUON_OK;
 }
 
@@ -186,10 +107,10 @@ static muon_status find_newest(int64_t *step, const char *root)
     int64_t *steps = NULL;
     size_t nsteps = 0;
     TRY(muon__checkpoint_steps(&steps, &nsteps, root));
-    *step = nsteps > 0 ? steps[nsteps - 1] : -1;
+    if (nsteps == 0) TRY(muon__checkpoint_candidates(&steps, &nsteps, root));
+    *step = steps[nsteps - 1];
     free(steps);
-    if (*step >= 0) return MUON_OK;
-    return muon__checkpoint_newest(step, root, INT64_MAX);
+    return MUON_OK;
 }
 
 static muon_status append_newest(char *path, size_t length)

@@ -6,7 +6,10 @@
  *     muon checkpoint 1
  *     step 1000
  *     file 0a1b2c3d 4096 1052672 optimizer.safetensors     checksum and size of its head, its size
- *     end 9f8e7d6c */
+ *     end 9f8e7d6c
+ *
+ * Only after a run has gone back it is of format 2, with "branch 1" behind the step: a library that
+ * does not know what is newest then (0.3.0) says so. */
 #include "io/checkpoint_parts.h"
 
 #include "base/crc32c.h"
@@ -60,6 +63,7 @@ static muon_status find_twice(const char **twice, const checkpoint_marker *marke
 static muon_status check_marker(const checkpoint_marker *marker)
 {
     REQUIRE(marker->step >= 0, E_ARG, "a marker of step %" PRId64, marker->step);
+    REQUIRE(marker->branch >= 0, E_ARG, "a marker of branch %" PRId64, marker->branch);
     for (size_t i = 0; i < marker->nfiles; i++) {
         const checkpoint_file *f = &marker->files[i];
         REQUIRE(muon__marker_holds_name(f->name), E_ARG,
@@ -76,13 +80,15 @@ static muon_status check_marker(const checkpoint_marker *marker)
 muon_status muon__marker_write(char **out, size_t *bytes, const checkpoint_marker *marker)
 {
     TRY(check_marker(marker));
-    size_t size = 3 * LINE_BYTES;
+    size_t size = 4 * LINE_BYTES;
     for (size_t i = 0; i < marker->nfiles; i++)
         size += LINE_BYTES + strlen(marker->files[i].name);
     char *text;
     TRY(CALLOC(&text, size, "the text of a marker"));
     char *at = text;
-    at += sprintf(at, "muon checkpoint 1\nstep %" PRId64 "\n", marker->step);
+    at +=
+        sprintf(at, "muon checkpoint %d\nstep %" PRId64 "\n", marker->branch ? 2 : 1, marker->step);
+    if (marker->branch) at += sprintf(at, "branch %" PRId64 "\n", marker->branch);
     for (size_t i = 0; i < marker->nfiles; i++) {
         const checkpoint_file *f = &marker->files[i];
         at += sprintf(at, "file %08" PRIx32 " %" PRId64 " %" PRId64 " %s\n", f->head_crc32c,
@@ -184,12 +190,16 @@ static int is_of_another_format(const char *text, size_t bytes)
 static muon_status parse(checkpoint_marker *out, const char *text, size_t bytes)
 {
     cursor *c = &(cursor){.at = text, .end = text + bytes, .line = 1};
-    int known = take(c, "muon checkpoint 1\n");
+    int plain = take(c, "muon checkpoint 1\n");
+    int known = plain || take(c, "muon checkpoint 2\n");
     REQUIRE(known || !is_of_another_format(text, bytes), E_VERSION,
             "the checkpoint has a format that this version of libmuon does not know");
     EXPECT(known, "'muon checkpoint 1'");
     EXPECT(take(c, "step ") && take_number(c, &out->step) && take(c, "\n"),
            "'step' and its number");
+    EXPECT(plain || (take(c, "branch ") && take_number(c, &out->branch) && out->branch > 0 &&
+                     take(c, "\n")),
+           "'branch' and its number");
     size_t lines = 1; /* a last one may be cut */
     for (const char *at = c->at; at < c->end; at++)
         lines += *at == '\n';
@@ -294,11 +304,7 @@ muon_status muon__marker_read_at(checkpoint_marker *out, int dir, const char *pa
         if (status != MUON_OK) muon__fail_in(status, "%s/" CHECKPOINT_MARKER, path);
     }
     free(text);
-    if (status == MUON_OK) status = muon__marker_check_files(&marker, dir, path);
-    if (status == MUON_OK)
-        *out = marker;
-    else
-        muon__marker_destroy(&marker);
+    if (status == MUON_OK) *out = marker;
     return status;
 }
 
@@ -306,7 +312,13 @@ muon_status muon__marker_read(checkpoint_marker *out, const char *dir)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     REQUIRE(fd >= 0, E_IO, "%s: %s", dir, strerror(errno));
-    muon_status status = muon__marker_read_at(out, fd, dir);
+    checkpoint_marker marker = {0};
+    muon_status status = muon__marker_read_at(&marker, fd, dir);
+    if (status == MUON_OK) status = muon__marker_check_files(&marker, fd, dir);
     close(fd);
+    if (status == MUON_OK)
+        *out = marker;
+    else
+        muon__marker_destroy(&marker);
     return status;
 }

@@ -10,13 +10,20 @@
 
 /* A single component of a path that a line of the marker can hold, and not the marker itself. */
 int muon__marker_holds_name(const char *name);
-muon_status muon__marker_read_at(checkpoint_marker *out, int dir, const char *path);
+muon_status muon__marker_read_at(checkpoint_marker *out, int dir,
+                                 const char *path); /* not the files */
 /* Each file is there, regular, and of its size. */
 muon_status muon__marker_check_files(const checkpoint_marker *marker, int dir, const char *path);
 
-/* ---- checkpoint_find.c */
+/* ---- checkpoint_order.c */
 
-muon_status muon__checkpoint_steps_at(int64_t **steps, size_t *nsteps, int root, const char *path);
+/* In order, the newest last; the caller frees. Damaged ones, too, unless only_complete. */
+muon_status muon__checkpoint_steps_at(int64_t **steps, size_t *nsteps, int root, const char *path,
+                                      int only_complete);
+/* The branch of a checkpoint of this step that is about to be complete, so that it is the newest. */
+muon_status muon__checkpoint_branch_at(int64_t *branch, int root, const char *path, int64_t step);
+
+/* ---- checkpoint_find.c */
 
 /* What else may stand in root: these, with a checkpoint's name behind. */
 #define SAVING_PREFIX   ".saving-"

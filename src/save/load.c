@@ -19,32 +19,33 @@ void muon_load_args_init(muon_load_args *args, size_t struct_size)
 
 /* ---- Which one */
 
+/* Rank 0 looks, for everybody: others might see the directory at another moment. What is newest may be
+ * damaged: that must be named, not passed over. */
+typedef struct candidates {
+    char *path; /* without slashes at its end */
+    int is_one; /* it is no root, but a checkpoint itself */
+    int64_t *steps;
+    size_t left; /* the next one is the last of them */
+} candidates;
+
+static muon_status look(candidates *all, const char *path)
+{
+    TRY(muon__checkpoint_look(&all->path, &all->is_one, path));
+    return all->is_one ? MUON_OK : muon__checkpoint_candidates(&all->steps, &all->left, all->path);
+}
+
 typedef struct choice {
     char path[PATH_MAX]; /* of one checkpoint */
     int64_t step;        /* of a root's; -1 if path was no root */
-    int64_t most;        /* what it may be */
 } choice;
 
-static muon_status choose_in(choice *c, const char *path, int is_one)
+static muon_status choose(choice *c, candidates *all)
 {
-    c->step = -1;
-    if (!is_one) TRY(muon__checkpoint_newest(&c->step, path, c->most));
-    int n = snprintf(c->path, sizeof c->path, "%s%s%s", path, is_one ? "" : "/",
-                     is_one ? "" : muon__checkpoint_name(c->step).text);
-    REQUIRE((size_t)n < sizeof c->path, E_IO, "%.100s...: the path is too long", path);
+    c->step = all->is_one ? -1 : all->steps[--all->left];
+    int n = snprintf(c->path, sizeof c->path, "%s%s%s", all->path, all->is_one ? "" : "/",
+                     all->is_one ? "" : muon__checkpoint_name(c->step).text);
+    REQUIRE((size_t)n < sizeof c->path, E_IO, "%.100s...: the path is too long", all->path);
     return MUON_OK;
-}
-
-/* Rank 0 looks, for everybody: others might see the directory at another moment. What is newest may be
- * damaged: that must be named, not passed over. */
-static muon_status choose(choice *c, const char *path)
-{
-    char *trimmed = NULL;
-    int is_one;
-    TRY(muon__checkpoint_look(&trimmed, &is_one, path));
-    muon_status status = choose_in(c, trimmed, is_one);
-    free(trimmed);
-    return status;
 }
 
 /* ---- One of them */
@@ -88,14 +89,15 @@ static int is_damage(muon_status status)
 }
 
 /* From the newest to older ones, as far as that is asked for. */
-static muon_status load_any(muon_opt *opt, const char *path, const muon_load_args *args,
+static muon_status load_any(muon_opt *opt, candidates *all, const muon_load_args *args,
                             muon_status status, int64_t *step)
 {
-    choice c = {.most = INT64_MAX};
+    choice c;
     for (;;) {
-        if (status == MUON_OK && opt->comm.rank == 0) status = choose(&c, path);
+        if (status == MUON_OK && opt->comm.rank == 0) status = choose(&c, all);
         char text[PATH_MAX + 32] = "";
-        if (status == MUON_OK) snprintf(text, sizeof text, "%lld %s", (long long)c.step, c.path);
+        if (status == MUON_OK && opt->comm.rank == 0)
+            snprintf(text, sizeof text, "%lld %s", (long long)c.step, c.path);
         TRY(muon__together_hear(opt, status, text, sizeof text, "muon_load"));
         char *name;
         c.step = strtoll(text, &name, 10);
@@ -104,16 +106,14 @@ static muon_status load_any(muon_opt *opt, const char *path, const muon_load_arg
         if (!is_damage(status) || c.step < 0) return status;
         char damage[MUON__MESSAGE_MAX];
         snprintf(damage, sizeof damage, "%s", muon_last_error());
-        int64_t older = -1;
         /* Without an older one, what is wrong with this one is the answer. Rank 0 decides: arguments
          * have not been compared if this one could not even be opened. */
-        if (opt->comm.rank == 0 && args->fall_back &&
-            muon__checkpoint_newest(&older, path, c.step - 1) == MUON_OK)
+        int goes_on = opt->comm.rank == 0 && args->fall_back && all->left > 0;
+        if (goes_on)
             muon__opt_log(opt, MUON_LOG_WARN, "%s; loading the checkpoint before it", damage);
-        snprintf(text, sizeof text, "%lld", (long long)older);
+        snprintf(text, sizeof text, "%d", goes_on);
         TRY(muon__together_hear(opt, MUON_OK, text, sizeof text, "muon_load"));
-        if (strtoll(text, NULL, 10) < 0) return muon__fail(status, "%s", damage);
-        c.most = c.step - 1;
+        if (strtoll(text, NULL, 10) == 0) return muon__fail(status, "%s", damage);
         status = MUON_OK;
     }
 }
@@ -136,7 +136,12 @@ muon_status muon_load(muon_opt *opt, const char *path, const muon_load_args *arg
             "muon_load: an earlier muon_save_start waits for muon_save_finish");
     muon_load_args in;
     int64_t found = 0;
-    TRY(load_any(opt, path, &in, read_args(&in, path, args), &found));
-    if (step) *step = found;
-    return MUON_OK;
+    candidates all = {0};
+    muon_status status = read_args(&in, path, args);
+    if (status == MUON_OK && opt->comm.rank == 0) status = look(&all, path);
+    status = load_any(opt, &all, &in, status, &found);
+    free(all.path);
+    free(all.steps);
+    if (status == MUON_OK && step) *step = found;
+    return status;
 }

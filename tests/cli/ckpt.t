@@ -7,7 +7,23 @@ checkpoint     tensors      bytes  state
 step-00000010        7      232 B  complete
 step-00000020        7      232 B  complete, latest
 $ muonctl ckpt ls root --json
-{"root":"root","newest":"step-00000020","latest":"step-00000020","checkpoints":[{"name":"step-00000010","step":10,"complete":true,"problem":null,"tensors":7,"bytes":232},{"name":"step-00000020","step":20,"complete":true,"problem":null,"tensors":7,"bytes":232}]}
+{"root":"root","newest":"step-00000020","latest":"step-00000020","checkpoints":[{"name":"step-00000010","step":10,"complete":true,"abandoned":false,"problem":null,"tensors":7,"bytes":232},{"name":"step-00000020","step":20,"complete":true,"abandoned":false,"problem":null,"tensors":7,"bytes":232}]}
+$ cp -r root back && tensors save back 15 $(settings) w.step:I64:-:15 && muonctl ckpt ls back
+checkpoint     tensors      bytes  state
+step-00000010        7      232 B  complete
+step-00000015        1        8 B  complete, latest
+step-00000020        7      232 B  complete, abandoned
+$ muonctl ckpt ls back --json | sed 's/,"checkpoints.*,{"name":"step-00000020"/ .../'
+{"root":"back","newest":"step-00000015","latest":"step-00000015" ...,"step":20,"complete":true,"abandoned":true,"problem":null,"tensors":7,"bytes":232}]}
+$ muonctl ckpt inspect back | head -1
+back/step-00000015: step 15, libmuon 0.4.0, 1 tensors, 8 B
+$ rm back/step-00000015/COMPLETE && muonctl ckpt ls back
+checkpoint     tensors      bytes  state
+step-00000010        7      232 B  complete
+step-00000015        -          -  damaged: back/step-00000015: is not complete: it has no COMPLETE
+step-00000020        7      232 B  complete
+2> muonctl: ckpt ls: note: a load looks at step-00000015 first, and takes step-00000020 only if it may fall back
+$ rm -r back
 $ muonctl ckpt verify root
 root/step-00000020: 7 tensors, 232 B: as they were saved
 read 232 B in * GB/s (glob)
@@ -176,7 +192,7 @@ step-00000040                -          -  damaged: root/step-00000040/model.saf
 .saving-step-00000050        -          -  not complete: it is being saved, or a save was killed
 2> muonctl: ckpt ls: note: a load looks at step-00000040 first, and takes step-00000020 only if it may fall back
 $ muonctl ckpt ls root --json | tr '{' '\n' | tail -1
-"name":".saving-step-00000050","step":50,"complete":false,"problem":"not complete: it is being saved, or a save was killed","tensors":null,"bytes":null}]}
+"name":".saving-step-00000050","step":50,"complete":false,"abandoned":false,"problem":"not complete: it is being saved, or a save was killed","tensors":null,"bytes":null}]}
 2> muonctl: ckpt ls: note: a load looks at step-00000040 first, and takes step-00000020 only if it may fall back
 $ muonctl ckpt verify root
 damaged: root/step-00000040/model.safetensors: has 100 bytes instead of 280

@@ -131,8 +131,9 @@ Usage: muonctl ckpt ls ROOT [--json]
 
 Lists what is in ROOT: complete checkpoints with the number and size of their
 tensors, damaged ones with what is wrong, and what saves that were killed have
-left behind. Markers, file sizes and headers are checked; what tensors hold is
-not: that is 'muonctl ckpt verify'.
+left behind. 'abandoned' is what a run went back behind: it loaded an earlier
+checkpoint and has saved from there. Markers, file sizes and headers are
+checked; what tensors hold is not: that is 'muonctl ckpt verify'.
 
 Options:
   --json                print one line of JSON
