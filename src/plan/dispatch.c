@@ -223,6 +223,7 @@ static muon_status run(dispatch *d, outcome *best, outcome *next)
      * its bytes are no measure. */
     if (best->bytes_max > padded.bytes_max && best->bytes_mean <= padded.bytes_max)
         try_targets(d, best, next, padded.bytes_max, 1);
+    TRY(muon__dispatch_small(best->owner, plan, &d->model.patterns, &d->order));
     for (size_t i = 0; i < (size_t)plan->cost.matrices; i++)
         plan->items[plan->matrix_item[i]].owner = best->owner[plan->matrix_item[i]];
     return MUON_OK;

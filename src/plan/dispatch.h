@@ -65,6 +65,10 @@ typedef struct cost_order {
 muon_status muon__cost_order_create(cost_order *out, const muon_plan *plan);
 void muon__cost_order_destroy(cost_order *o); /* zeroed is fine */
 
+/* Better owners, [nitems], if the plan is small enough to look for them (dispatch_small.c). */
+muon_status muon__dispatch_small(int32_t *owner, const muon_plan *plan, const patterns *p,
+                                 const cost_order *order);
+
 static inline double muon__load_seconds(const rank_load *l)
 {
     double messages = l->in > l->out ? l->in : l->out;

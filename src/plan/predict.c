@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/mode.h"
 #include "base/versioned.h"
-#include "plan/traffic.h"
+#include "plan/makespan.h"
 #include "plan/waves.h"
 
 static double max3(double a, double b, double c)
@@ -13,66 +13,14 @@ static double max3(double a, double b, double c)
     return larger > c ? larger : c;
 }
 
-static double seconds(const muon_machine *m, int64_t bytes, int64_t near)
-{
-    return (double)near / m->node_bandwidth + (double)(bytes - near) / m->bandwidth;
-}
-
-/* What a rank has to wait for because no work is there to hide it: the gather of its first wave that
- * needs one, and the scatter of its last. */
-static double fill_seconds(const traffic *t, const muon_machine *m, size_t rank)
-{
-    double fill = 0, work = 0;
-    for (size_t w = 0; w < t->nwaves; w++) {
-        const wave_traffic *at = muon__traffic_at(t, rank, w);
-        double gather = seconds(m, at->gather_received, at->gather_received_near);
-        if (gather > work) fill += gather - work;
-        if (gather > 0) break;
-        work += at->flops / m->flops;
-    }
-    work = 0;
-    for (size_t w = t->nwaves; w-- > 0;) {
-        const wave_traffic *at = muon__traffic_at(t, rank, w);
-        double scatter = seconds(m, at->scatter_sent, at->scatter_sent_near);
-        if (scatter > work) fill += scatter - work;
-        if (scatter > 0) break;
-        work += at->flops / m->flops;
-    }
-    return fill;
-}
-
-typedef struct rank_sum {
-    int64_t matrices, sent, received;
-    double work, messages; /* seconds */
-} rank_sum;
-
-static rank_sum sum_rank(const traffic *t, const muon_machine *m, size_t rank)
-{
-    rank_sum sum = {0};
-    int64_t sent_near = 0, received_near = 0;
-    for (size_t w = 0; w < t->nwaves; w++) {
-        const wave_traffic *at = muon__traffic_at(t, rank, w);
-        sum.matrices += at->matrices;
-        sum.work += at->flops / m->flops;
-        sum.sent += at->gather_sent + at->scatter_sent;
-        sum.received += at->gather_received + at->scatter_received;
-        sent_near += at->gather_sent_near + at->scatter_sent_near;
-        received_near += at->gather_received_near + at->scatter_received_near;
-    }
-    double out = seconds(m, sum.sent, sent_near), in = seconds(m, sum.received, received_near);
-    sum.messages = out > in ? out : in;
-    return sum;
-}
-
 static void sum_ranks(muon_prediction *p, const muon_plan *plan, const traffic *t)
 {
     const muon_machine *m = &plan->config.machine;
     double busiest = 0;
     int64_t sent = 0, bytes = 0;
     for (size_t r = 0; r < t->nranks; r++) {
-        rank_sum sum = sum_rank(t, m, r);
-        double makespan = max3(sum.work, sum.messages, 0) + fill_seconds(t, m, r);
-        if (makespan > p->makespan) p->makespan = makespan;
+        rank_sum sum = muon__makespan_of_rank(t, m, r);
+        if (sum.seconds > p->makespan) p->makespan = sum.seconds;
         if (sum.work > busiest) busiest = sum.work;
         if (sum.matrices > p->matrices_max) p->matrices_max = sum.matrices;
         if (sum.sent + sum.received > p->bytes_max) p->bytes_max = sum.sent + sum.received;
@@ -90,6 +38,35 @@ static int64_t workspace(const traffic *t, const muon_plan *plan)
     return muon__traffic_workspace(t, plan) + muon__scratch_floats(plan) * (int64_t)sizeof(float);
 }
 
+static muon_status predict_turns(muon_scheme *out, const muon_plan *plan, const patterns *p,
+                                 const cost_order *order)
+{
+    turns t = {0};
+    muon_status status = muon__turns_create(&t, plan, p, order);
+    if (status == MUON_OK) status = muon__makespan_of_turns(out, &t, p);
+    muon__turns_destroy(&t);
+    return status;
+}
+
+static muon_status predict_round_robin(muon_scheme *out, const muon_plan *plan, const patterns *p)
+{
+    cost_order order = {0};
+    muon_status status = muon__cost_order_create(&order, plan);
+    if (status == MUON_OK) status = predict_turns(out, plan, p, &order);
+    muon__cost_order_destroy(&order);
+    return status;
+}
+
+/* Padding makes nothing faster, whatever its waves. */
+static muon_status predict_padded(muon_scheme *out, const muon_plan *plan, const patterns *p)
+{
+    muon_scheme bare;
+    TRY(muon__predict_padded(out, plan, p));
+    TRY(predict_turns(&bare, plan, p, NULL));
+    if (bare.makespan > out->makespan) out->makespan = bare.makespan;
+    return MUON_OK;
+}
+
 static muon_status predict(muon_prediction *p, const muon_plan *plan, const patterns *found,
                            traffic *t)
 {
@@ -104,8 +81,8 @@ static muon_status predict(muon_prediction *p, const muon_plan *plan, const patt
     p->bound_bytes = t->bound_bytes;
     p->lower_bound = max3(p->bound_work, p->bound_matrix, p->bound_bytes);
     p->workspace_max = workspace(t, plan);
-    TRY(muon__predict_padded(&p->padded, plan, found));
-    return muon__predict_round_robin(&p->round_robin, plan, found);
+    TRY(predict_padded(&p->padded, plan, found));
+    return predict_round_robin(&p->round_robin, plan, found);
 }
 
 muon_status muon__predict_workspace(int64_t *out, const muon_plan *plan)

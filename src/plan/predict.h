@@ -12,8 +12,4 @@ muon_status muon__predict_workspace(int64_t *out, const muon_plan *plan);
  * to the largest. Every group of replicas does the same. */
 muon_status muon__predict_padded(muon_scheme *out, const muon_plan *plan, const patterns *p);
 
-/* In each group that shards them, matrices by cost, one rank after the other; a matrix that is whole on
- * a rank stays there. Nothing is padded. Every group of replicas does the same. */
-muon_status muon__predict_round_robin(muon_scheme *out, const muon_plan *plan, const patterns *p);
-
 #endif

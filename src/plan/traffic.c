@@ -10,6 +10,7 @@ typedef struct walker {
     const muon_plan *plan;
     const patterns *p;
     int64_t wire;
+    int replica;   /* the only one that counts, or -1: all */
     int *node;     /* [nranks] */
     int64_t *held; /* [nranks] all 0 between two items */
     shares shares; /* of the item in work, and */
@@ -52,6 +53,14 @@ static int64_t add_share(const walker *w, const layout *l, size_t item, const sh
                          const int *holders)
 {
     int owner = w->plan->items[item].owner, sender = part->holder;
+    if (w->replica >= part->nholders) return 0;
+    if (w->replica >= 0) {
+        sender = holders[w->replica];
+        if (sender == owner) return part->numel;
+        add_gather(w, item, part, sender);
+        add_scatter(w, item, part, sender);
+        return 0;
+    }
     if (part->nholders > 1) sender = muon__route_sender(w->plan, l, part->cell, item);
     if (sender != owner) add_gather(w, item, part, sender);
     for (int i = 0; i < part->nholders; i++)
@@ -65,6 +74,7 @@ static void add_item(walker *w, size_t item, int64_t total)
     const layout *l = w->plan->params[it->param].layout;
     int64_t own = 0;
     const int *holders = w->holders;
+    if (it->owner < 0) return;
     for (size_t i = 0; i < w->shares.n; i++) {
         const share *part = &w->shares.list[i];
         own += add_share(w, l, item, part, holders);
@@ -119,7 +129,6 @@ static muon_status walk(walker *w)
     const muon_plan *plan = w->plan;
     traffic *t = w->t;
     const muon_machine *machine = &plan->config.machine;
-    TRY(CALLOC(&t->of, t->nranks * t->nwaves, "traffic"));
     TRY(CALLOC(&w->node, t->nranks, "traffic"));
     TRY(CALLOC(&w->held, t->nranks, "traffic"));
     for (size_t r = 0; r < t->nranks; r++)
@@ -149,10 +158,22 @@ static muon_status walk(walker *w)
     return MUON_OK;
 }
 
-muon_status muon__traffic_create(traffic *out, const muon_plan *plan, const patterns *p)
+muon_status muon__traffic_create_empty(traffic *out, const muon_plan *plan)
 {
     *out = (traffic){.nranks = (size_t)plan->nranks, .nwaves = plan->nwaves};
-    walker w = {.t = out, .plan = plan, .p = p, .wire = muon__wire_bytes(plan)};
+    return CALLOC(&out->of, out->nranks * out->nwaves, "traffic");
+}
+
+muon_status muon__traffic_create(traffic *out, const muon_plan *plan, const patterns *p)
+{
+    TRY(muon__traffic_create_empty(out, plan));
+    return muon__traffic_add_replica(out, plan, p, -1);
+}
+
+muon_status muon__traffic_add_replica(traffic *t, const muon_plan *plan, const patterns *p,
+                                      int replica)
+{
+    walker w = {.t = t, .plan = plan, .p = p, .wire = muon__wire_bytes(plan), .replica = replica};
     muon_status status = walk(&w);
     free(w.node);
     free(w.held);

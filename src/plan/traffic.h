@@ -25,6 +25,12 @@ typedef struct traffic {
 
 /* Owners and waves must have been chosen. */
 muon_status muon__traffic_create(traffic *out, const muon_plan *plan, const patterns *p);
+/* The same in two steps, for a scheme in which every replica of a tensor's ranks is for itself: of each
+ * cell only this holder counts, which sends to and receives from the plan's owner in its replica; an
+ * owner of -1 has none. */
+muon_status muon__traffic_create_empty(traffic *out, const muon_plan *plan);
+muon_status muon__traffic_add_replica(traffic *t, const muon_plan *plan, const patterns *p,
+                                      int replica);
 void muon__traffic_destroy(traffic *t); /* zeroed is fine */
 
 static inline const wave_traffic *muon__traffic_at(const traffic *t, size_t rank, size_t wave)

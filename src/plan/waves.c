@@ -11,9 +11,8 @@
 #include <stdlib.h>
 
 enum {
-    TILES_PER_THREAD = 3,          /* fewer, and threads wait for each other at every product */
-    WAVE_FLOATS = 2 * 1024 * 1024, /* 8 MiB: what a stage leaves is in cache for the next */
-    SMALL_PER_THREAD = 8,          /* matrices in a wave at least, where they run side by side */
+    TILES_PER_THREAD = 3, /* fewer, and threads wait for each other at every product */
+    SMALL_PER_THREAD = 8, /* matrices in a wave at least, where they run side by side */
     /* Ranks may have different numbers of threads, but must agree on the waves: they are made for
      * this many, and for fewer matrices, since several waves are in memory at once. */
     ASSUMED_THREADS = 4,
@@ -178,13 +177,19 @@ static muon_status make_for_ranks(muon_plan *plan, owners *o, const patterns *p)
     return MUON_OK;
 }
 
+muon_status muon__waves_for_ranks(muon_plan *plan, const patterns *p)
+{
+    owners o = {0};
+    muon_status status = make_for_ranks(plan, &o, p);
+    muon__owners_destroy(&o);
+    return status;
+}
+
 static muon_status waves_for_ranks(muon_plan *plan)
 {
     patterns p = {0};
-    owners o = {0};
     muon_status status = muon__patterns_create(&p, plan);
-    if (status == MUON_OK) status = make_for_ranks(plan, &o, &p);
-    muon__owners_destroy(&o);
+    if (status == MUON_OK) status = muon__waves_for_ranks(plan, &p);
     muon__patterns_destroy(&p);
     return status;
 }

@@ -6,7 +6,10 @@
 #include "plan/shares.h"
 
 /* Sizes are whole cache lines, so that what is planned is to the byte what is allocated. */
-enum { WAVE_LINE = MUON__ALIGN / sizeof(float) };
+enum {
+    WAVE_LINE = MUON__ALIGN / sizeof(float),
+    WAVE_FLOATS = 2 * 1024 * 1024 /* 8 MiB: what a stage leaves is in cache for the next */
+};
 
 static inline int64_t muon__slot_floats(const plan_class *c)
 {
@@ -31,6 +34,9 @@ typedef struct owners {
 
 muon_status muon__owners_create(owners *out, const muon_plan *plan, const patterns *p);
 void muon__owners_destroy(owners *o); /* zeroed is fine */
+
+/* Waves for the owners of many ranks, and all that follows from them. */
+muon_status muon__waves_for_ranks(muon_plan *plan, const patterns *p);
 
 /* Gives every item a wave, with what any owner has in one of them in plan->wave_floats. */
 muon_status muon__waves_spread(muon_plan *plan, const owners *o);
