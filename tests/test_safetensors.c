@@ -109,7 +109,7 @@ static void any_utf8_name_and_metadata_round_trip(void **state)
     };
     muon_st_tensor tensors[COUNT(names)];
     muon_st_entry metadata[COUNT(names)];
-    static const char data[COUNT(names)] = "0123456789ab";
+    static const char data[COUNT(names) + 1] = "0123456789ab";
     for (size_t i = 0; i < COUNT(names); i++) {
         tensors[i] = (muon_st_tensor){names[i], "U8", 1, {1}, 1, &data[i]};
         metadata[i] = (muon_st_entry){names[i], names[COUNT(names) - 1 - i]};
