@@ -11,18 +11,6 @@
 #include <limits.h>
 #include <stdlib.h>
 
-typedef struct request {
-    MPI_Request mpi;
-    int peer, bytes;
-} request;
-
-struct muon_batch {
-    muon_direction direction;
-    int nrequests;
-    int ntested, nstarted; /* requests ntested .. nstarted - 1 may be under way */
-    request request[];
-};
-
 /* What happened to a request. */
 static muon_status fail(const mpi_comm *c, const muon_batch *b, const request *r, int code)
 {
@@ -67,7 +55,7 @@ static muon_status add_message(const mpi_comm *c, muon_batch *b, int channel,
     return MUON_OK;
 }
 
-static void free_batch(muon_batch *b)
+void muon__mpi_batch_free(muon_batch *b)
 {
     for (int i = 0; muon__mpi_is_up() && i < b->nrequests; i++)
         if (b->request[i].mpi != MPI_REQUEST_NULL) /* Open MPI frees one that has failed */
@@ -75,10 +63,22 @@ static void free_batch(muon_batch *b)
     free(b);
 }
 
+/* Messages of before could meet those of now. */
+static muon_status check_order(const mpi_comm *c)
+{
+    if (!c->is_lost) return MUON_OK;
+    return muon_comm_fail(MUON_E_COMM,
+                          "rank %d: messages of this muon_comm were lost in an earlier failure: "
+                          "make a new one (muon_mpi_create)",
+                          c->comm.rank);
+}
+
 static muon_status open_batch(void *self, muon_batch **out, muon_direction direction, int channel,
                               const muon_message *messages, size_t nmessages)
 {
     const mpi_comm *c = self;
+    muon_status status = check_order(c);
+    if (status != MUON_OK) return status;
     int64_t n = count_requests(messages, nmessages);
     if (n > INT_MAX)
         return muon_comm_fail(MUON_E_COMM, "rank %d: a batch of %lld MPI requests is too large",
@@ -89,9 +89,9 @@ static muon_status open_batch(void *self, muon_batch **out, muon_direction direc
                               c->comm.rank, (long long)n);
     b->direction = direction;
     for (size_t i = 0; i < nmessages; i++) {
-        muon_status status = add_message(c, b, channel, &messages[i]);
+        status = add_message(c, b, channel, &messages[i]);
         if (status != MUON_OK) {
-            free_batch(b);
+            muon__mpi_batch_free(b);
             return status;
         }
     }
@@ -99,43 +99,50 @@ static muon_status open_batch(void *self, muon_batch **out, muon_direction direc
     return MUON_OK;
 }
 
-/* A batch is still active only after a failure, and then its memory is about to go. A receive that no
- * message has met yet is cancelled at once; what is on its way gets a moment to finish, and no more:
- * the rank at the other end may be dead. A send is not cancelled: not every MPI can. */
-static void abandon(muon_batch *b)
+int muon__mpi_batch_is_over(muon_batch *b)
 {
-    static const double patience = 0.1; /* seconds */
-    if (b->direction == MUON_RECEIVE)
-        for (int i = b->ntested; i < b->nstarted; i++)
-            MPI_Cancel(&b->request[i].mpi);
-    double begin = MPI_Wtime();
-    while (b->ntested < b->nstarted && MPI_Wtime() - begin < patience) {
+    while (b->ntested < b->nstarted && muon__mpi_is_up()) {
         int done = 0;
         int code = MPI_Test(&b->request[b->ntested].mpi, &done, MPI_STATUS_IGNORE);
-        b->ntested += done || code != MPI_SUCCESS;
+        if (code == MPI_SUCCESS && !done) return 0;
+        b->ntested++; /* after an error too: it is not under way any more */
     }
+    return 1;
 }
 
+/* A batch is still active only after a failure. A receive that no message has met yet is cancelled; a
+ * send is not, because not every MPI can. */
 static void close_batch(void *self, muon_batch *b)
 {
     mpi_comm *c = self;
-    if (muon__mpi_is_up() && b->ntested < b->nstarted) {
-        abandon(b);
-        c->abandoned = 1;
+    if (b->ntested == b->nstarted || !muon__mpi_is_up()) {
+        muon__mpi_batch_free(b);
+        return;
     }
-    free_batch(b);
+    if (b->direction == MUON_RECEIVE)
+        for (int i = b->ntested; i < b->nstarted; i++)
+            MPI_Cancel(&b->request[i].mpi);
+    muon__mpi_abandon(c, b);
 }
 
 /* ---- Start and test */
 
+static muon_status lose(mpi_comm *c, muon_status status)
+{
+    c->is_lost = 1;
+    return status;
+}
+
 static muon_status start_batch(void *self, muon_batch *b)
 {
     assert(b->ntested == b->nstarted);
+    muon_status status = check_order(self);
+    if (status != MUON_OK) return status;
     b->ntested = b->nstarted = 0;
     for (; b->nstarted < b->nrequests; b->nstarted++) {
         request *r = &b->request[b->nstarted];
         int code = MPI_Start(&r->mpi);
-        if (code != MPI_SUCCESS) return fail(self, b, r, code);
+        if (code != MPI_SUCCESS) return lose(self, fail(self, b, r, code));
     }
     return MUON_OK;
 }
@@ -159,10 +166,10 @@ static muon_status test_batch(void *self, muon_batch *b, int *done)
         int code = MPI_Test(&r->mpi, &one, &mpi_status);
         if (code == MPI_SUCCESS && !one) break;
         b->ntested++; /* after an error too: it is not under way any more */
-        if (code != MPI_SUCCESS) return fail(self, b, r, code);
+        if (code != MPI_SUCCESS) return lose(self, fail(self, b, r, code));
         if (b->direction == MUON_SEND) continue;
         muon_status status = check_bytes(self, r, &mpi_status);
-        if (status != MUON_OK) return status;
+        if (status != MUON_OK) return lose(self, status);
     }
     *done = one;
     return MUON_OK;
@@ -182,4 +189,5 @@ const muon_comm_ops muon__mpi_ops = {
     .start = start_batch,
     .test = test_batch,
     .late = late_peer,
+    .keep = muon__mpi_keep,
 };

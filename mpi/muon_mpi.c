@@ -134,6 +134,7 @@ muon_status muon_mpi_create(muon_comm **out, MPI_Comm comm)
 {
     muon_status status = check_caller(comm);
     if (status != MUON_OK) return status;
+    muon__mpi_tidy();
 
     MPI_Comm mpi = MPI_COMM_NULL;
     int code = MPI_Comm_dup(comm, &mpi);
@@ -175,6 +176,6 @@ void muon_mpi_destroy(muon_comm *comm)
     mpi_comm *c = comm->self;
     /* MPI_Finalize has taken the duplicate with it. And a message that never met its receive may still
      * come: the next communicator must not get the number it is addressed to, so this one stays. */
-    if (muon__mpi_is_up() && !c->abandoned) MPI_Comm_free(&c->mpi);
-    free(c);
+    if (muon__mpi_is_up() && !c->is_lost) MPI_Comm_free(&c->mpi);
+    muon__mpi_bury(c);
 }

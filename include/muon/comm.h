@@ -26,20 +26,32 @@ typedef enum muon_direction { MUON_SEND, MUON_RECEIVE } muon_direction;
  * started as a receive; both have the same size. Within a batch messages start in their order. No
  * function may block until another rank acts; test is where progress happens. All are called from the
  * thread that is in a function of the library, never from one that the library has started. Errors:
- * muon_comm_fail sets the message. */
+ * muon_comm_fail sets the message.
+ *
+ * After MUON_E_TIMEOUT or MUON_E_COMM batches are closed with messages under way, and a message that is
+ * started later could meet one of those. So a muon_comm has then seen its day, on all ranks and for all
+ * optimizers that share it: destroy them and make a new one. A transport should refuse to open and
+ * start batches on it with MUON_E_COMM; libmuon_mpi does. */
 typedef struct muon_comm_ops {
     size_t struct_size;
     const char *name; /* "mpi" */
     /* A batch that can be started again and again. The messages' memory stays where it is. */
     muon_status (*open)(void *self, muon_batch **out, muon_direction direction, int channel,
                         const muon_message *messages, size_t nmessages);
-    void (*close)(void *self, muon_batch *batch); /* after a timeout it may still be active */
+    /* After a failure it may still be active. When this returns nobody may touch the messages' memory
+     * any more, unless there is a `keep`. */
+    void (*close)(void *self, muon_batch *batch);
     muon_status (*start)(void *self, muon_batch *batch); /* only when it is not active */
     /* *done = 1 if all its messages have arrived or may be overwritten. A batch that is not active is
      * done. */
     muon_status (*test)(void *self, muon_batch *batch, int *done);
     /* The peer of a message that is not done, or -1. */
     int (*late)(void *self, muon_batch *batch);
+    /* For a transport that cannot stop what is under way; else NULL. Asked before memory is freed that
+     * messages were in, when their batches are closed: 0 if none of these can touch it any more, and it
+     * is freed at once. 1 if one might: from now on the memory is the transport's, which calls
+     * release(memory) when that has come to an end, from any thread, or never. */
+    int (*keep)(void *self, void *memory, size_t bytes, void (*release)(void *memory));
 } muon_comm_ops;
 
 struct muon_comm {

@@ -463,7 +463,9 @@ typedef struct muon_opt muon_opt;
  * On failure nothing remains. */
 MUON_API muon_status muon_create(muon_opt **out, const muon_config *config,
                                  const muon_param *params, size_t nparams);
-MUON_API void muon_destroy(muon_opt *opt); /* NULL is fine */
+/* NULL is fine. Messages that other ranks have not met, after a timeout, do not delay it: memory they are
+ * in may stay a while, which the log says. */
+MUON_API void muon_destroy(muon_opt *opt);
 
 /* The caller's memory of one parameter. */
 typedef struct muon_buffers {

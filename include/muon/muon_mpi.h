@@ -8,7 +8,11 @@
  *
  * MPI must have been initialised by the caller, with MPI_THREAD_FUNNELED or more; the thread that
  * initialised it (FUNNELED), or one at a time (SERIALIZED), calls libmuon. The library never uses the
- * caller's communicator itself, so no message of the caller's can meet one of ours. */
+ * caller's communicator itself, so no message of the caller's can meet one of ours.
+ *
+ * After MUON_E_TIMEOUT or MUON_E_COMM destroy the optimizers and the muon_comm, on every rank, and make
+ * new ones; nobody needs to wait for a rank that is late before. A muon_comm that has lost messages
+ * returns MUON_E_COMM. Memory that MPI may still touch is kept until it is done; see docs/mpi.md. */
 #ifndef MUON_MUON_MPI_H
 #define MUON_MUON_MPI_H
 
@@ -23,7 +27,8 @@ extern "C" {
 MUON_API muon_status muon_mpi_create(muon_comm **out, MPI_Comm comm);
 /* For Fortran, and for languages that hold a communicator as an integer handle. */
 MUON_API muon_status muon_mpi_create_f(muon_comm **out, MPI_Fint comm);
-MUON_API void muon_mpi_destroy(muon_comm *comm); /* NULL is fine */
+/* NULL is fine. After a failure it does not wait for others. */
+MUON_API void muon_mpi_destroy(muon_comm *comm);
 
 #ifdef __cplusplus
 }

@@ -7,7 +7,9 @@
 #include <assert.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 /* Turns of waiting: first only tests, because a message that is about to come is not worth a switch;
@@ -29,7 +31,7 @@ static muon_status check_ops(const muon_comm_ops *in)
 {
     REQUIRE(in, E_ARG, "muon_comm: ops is NULL");
     muon_comm_ops ops = {0};
-    TRY(muon__struct_load(&ops, sizeof ops, sizeof ops, in, "muon_comm_ops"));
+    TRY(muon__struct_load(&ops, sizeof ops, offsetof(muon_comm_ops, keep), in, "muon_comm_ops"));
     const struct {
         const char *name;
         int given;
@@ -73,6 +75,17 @@ muon_status muon__comm_open(const muon_comm *c, muon_batch **out, muon_direction
 void muon__comm_close(const muon_comm *c, muon_batch *batch)
 {
     if (batch) IN_HOST_MODE(c->ops->close(c->self, batch));
+}
+
+size_t muon__comm_free(const muon_comm *c, void *memory, size_t bytes)
+{
+    const muon_comm_ops *ops = c->ops; /* NULL: one rank */
+    int is_kept = 0;
+    if (memory && ops && ops->struct_size > offsetof(muon_comm_ops, keep) && ops->keep)
+        IN_HOST_MODE(is_kept = ops->keep(c->self, memory, bytes, free));
+    if (is_kept) return bytes;
+    free(memory);
+    return 0;
 }
 
 muon_status muon__comm_start(const muon_comm *c, muon_batch *batch)

@@ -16,6 +16,10 @@ muon_status muon__comm_load(muon_comm *out, const muon_comm *in);
 muon_status muon__comm_open(const muon_comm *c, muon_batch **out, muon_direction direction,
                             int channel, const muon_message *messages, size_t nmessages);
 void muon__comm_close(const muon_comm *c, muon_batch *batch);
+/* The only way to free what messages were in, after their batches are closed: after a failure some may
+ * still be under way. memory is from malloc, or NULL. Returns the bytes that stay until they are done,
+ * if ever: 0 or `bytes`. */
+size_t muon__comm_free(const muon_comm *c, void *memory, size_t bytes);
 muon_status muon__comm_start(const muon_comm *c, muon_batch *batch);
 muon_status muon__comm_test(const muon_comm *c, muon_batch *batch, int *done);
 

@@ -171,17 +171,18 @@ muon_status muon__tree_create(tree **out, const muon_comm *comm, int channel, si
     return MUON_OK;
 }
 
-void muon__tree_destroy(tree *t)
+size_t muon__tree_destroy(tree *t)
 {
-    if (!t) return;
+    if (!t) return 0;
     muon__comm_close(&t->comm, t->up);
     muon__comm_close(&t->comm, t->down);
     for (int i = 0; i < t->nchildren; i++) {
         muon__comm_close(&t->comm, t->children[i].up);
         muon__comm_close(&t->comm, t->children[i].down);
     }
-    muon__arena_free(&t->memory);
+    size_t kept = muon__comm_free(&t->comm, t->memory.base, t->memory.size);
     free(t);
+    return kept;
 }
 
 void *muon__tree_block(tree *t)

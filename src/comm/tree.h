@@ -16,7 +16,7 @@ typedef void (*tree_combine_fn)(void *user, void *into, const void *from);
 /* comm NULL or of one rank: running it does nothing. comm must outlive the tree. */
 muon_status muon__tree_create(tree **out, const muon_comm *comm, int channel, size_t bytes,
                               tree_combine_fn combine, void *user, double timeout);
-void muon__tree_destroy(tree *t); /* NULL is fine */
+size_t muon__tree_destroy(tree *t); /* NULL is fine; returns what muon__comm_free does */
 
 /* The block: filled in before a run, the result after it. Aligned for any type; zeros at first. */
 void *muon__tree_block(tree *t);

@@ -139,14 +139,15 @@ muon_status muon__agree_create(agree **out, const muon_comm *comm, const muon_pl
     return MUON_OK;
 }
 
-void muon__agree_destroy(agree *a)
+size_t muon__agree_destroy(agree *a)
 {
-    if (!a) return;
-    muon__tree_destroy(a->step);
-    muon__tree_destroy(a->end);
-    muon__tree_destroy(a->question);
+    if (!a) return 0;
+    size_t kept = muon__tree_destroy(a->step);
+    kept += muon__tree_destroy(a->end);
+    kept += muon__tree_destroy(a->question);
     free(a->logits);
     free(a);
+    return kept;
 }
 
 tree *muon__agree_question(agree *a)

@@ -26,7 +26,7 @@ typedef struct agree agree;
 
 /* comm of one rank: everything below works, and only says what this rank has said. */
 muon_status muon__agree_create(agree **out, const muon_comm *comm, const muon_plan *plan);
-void muon__agree_destroy(agree *a); /* NULL is fine */
+size_t muon__agree_destroy(agree *a); /* NULL is fine; returns what muon__comm_free does */
 
 typedef struct step_setting {
     const char *name;

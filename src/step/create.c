@@ -170,13 +170,14 @@ void muon__opt_destroy(muon_opt *opt)
     if (!opt) return;
     muon__pool_destroy(opt->p);
     muon__exchange_destroy(opt);
-    muon__reference_destroy(opt);
-    muon__agree_destroy(opt->agreement);
+    size_t kept = muon__reference_destroy(opt);
+    kept += muon__agree_destroy(opt->agreement);
+    kept += muon__comm_free(&opt->comm, opt->workspace.base, opt->workspace.size);
+    if (opt->plan) muon__opt_say_kept(opt, "muon_destroy", kept);
     for (size_t i = 0; opt->groups && i < opt->plan->ngroups; i++)
         muon__plan_free_group(&opt->groups[i]);
     muon__offload_destroy(opt);
     muon__region_release(&opt->memory);
-    muon__arena_free(&opt->workspace);
     free(opt->groups);
     free(opt->ns);
     free(opt->factor);
@@ -202,6 +203,15 @@ void muon__opt_destroy(muon_opt *opt)
     muon__route_destroy(opt->route);
     muon_plan_destroy(opt->plan);
     free(opt);
+}
+
+void muon__opt_say_kept(const muon_opt *opt, const char *call, size_t bytes)
+{
+    if (bytes > 0)
+        muon__opt_log(opt, MUON_LOG_WARN,
+                      "%s: %zu bytes stay in memory until messages are done that other ranks have "
+                      "not met, and for good if they never do",
+                      call, bytes);
 }
 
 void muon__opt_log(const muon_opt *opt, muon_log_level level, const char *format, ...)

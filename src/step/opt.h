@@ -164,7 +164,7 @@ void muon__exchange_destroy(muon_opt *opt);
 /* From now on the pool lets messages progress between two units of work. */
 void muon__exchange_look_after(muon_opt *opt);
 muon_status muon__reference_create(muon_opt *opt);
-void muon__reference_destroy(muon_opt *opt);
+size_t muon__reference_destroy(muon_opt *opt); /* returns what muon__comm_free does */
 
 muon_status muon__opt_create(muon_opt **out, const muon_config *config, const muon_param *params,
                              size_t nparams);
@@ -241,6 +241,8 @@ void muon__ortho_matrix(ortho_task *task, int32_t class, float *x, pool *p, floa
 /* The same by the caller's function. */
 muon_status muon__ortho_callback(ortho_task *task, const plan_item *item, float *x);
 
+/* Tells the caller's log that memory stays behind, if some does. */
+void muon__opt_say_kept(const muon_opt *opt, const char *call, size_t bytes);
 /* Tells the caller's log, if there is one. */
 void muon__opt_log(const muon_opt *opt, muon_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

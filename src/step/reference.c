@@ -87,10 +87,10 @@ muon_status muon__reference_create(muon_opt *opt)
     return status;
 }
 
-void muon__reference_destroy(muon_opt *opt)
+size_t muon__reference_destroy(muon_opt *opt)
 {
     reference *ref = opt->plain;
-    if (!ref) return;
+    if (!ref) return 0;
     size_t nparams = opt->plan->nparams, nranks = (size_t)opt->plan->nranks;
     for (size_t i = 0; ref->send && i < nparams; i++)
         muon__comm_close(&opt->comm, ref->send[i]);
@@ -98,9 +98,10 @@ void muon__reference_destroy(muon_opt *opt)
         muon__comm_close(&opt->comm, ref->receive[i]);
     free(ref->send);
     free(ref->receive);
-    muon__arena_free(&ref->memory);
+    size_t kept = muon__comm_free(&opt->comm, ref->memory.base, ref->memory.size);
     free(ref);
     opt->plain = NULL;
+    return kept;
 }
 
 /* U of this rank's shard, in the order of its memory. */

@@ -4,7 +4,7 @@
 #   tests/mpi/run.sh N PROGRAM [argument...]
 #
 # From the environment: MPIRUN, the launcher (mpirun); MPI_TIMEOUT, seconds after which the job is killed
-# and the exit code is 124 (300). Whatever happens, no process of the job outlives this script. More
+# and the exit code is 124 (300); MPI_OVER=tcp, to use sockets instead of shared memory. Whatever happens, no process of the job outlives this script. More
 # ranks than cores are fine, and each has one BLAS thread.
 set -uo pipefail
 (($# >= 2)) || {
@@ -44,9 +44,11 @@ case $("$mpirun" --version 2>&1) in
         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
         export OMPI_MCA_plm_rsh_agent=false OMPI_MCA_orte_tmpdir_base=$work
         export OMPI_MCA_btl_vader_single_copy_mechanism=none
+        [[ ${MPI_OVER:-} != tcp ]] || export OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self
         launch=("$mpirun" --oversubscribe --bind-to none -n "$ranks")
         ;;
     *HYDRA* | *MPICH* | *Intel*)
+        [[ ${MPI_OVER:-} != tcp ]] || export UCX_TLS=tcp,self FI_PROVIDER=tcp # whichever it is built on
         launch=("$mpirun" -bind-to none -n "$ranks")
         ;;
     *)

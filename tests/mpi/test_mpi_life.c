@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void init(int level)
@@ -49,6 +50,45 @@ static void destroy_after_finalize(void)
     MPI_Finalize();
     close_batch(comm, idle);
     muon_mpi_destroy(comm);
+}
+
+static int released;
+
+static void count_release(void *memory)
+{
+    released++;
+    free(memory);
+}
+
+/* What was still under way when its communicator was destroyed, and is done when MPI ends. */
+static void release_in_finalize(void)
+{
+    enum { BYTES = 4 << 20 };
+    muon_comm *comm = NULL;
+    init(MPI_THREAD_FUNNELED);
+    CHECK_OK(muon_mpi_create(&comm, MPI_COMM_WORLD));
+    muon_message message = {calloc(1, BYTES), BYTES, 1 - comm->rank};
+    muon_batch *batch =
+        open_batch(comm, world_rank == 0 ? MUON_SEND : MUON_RECEIVE, 0, &message, 1);
+    if (world_rank == 0) {
+        start(comm, batch);
+        close_batch(comm, batch);
+        int kept = comm->ops->keep(comm->self, message.data, BYTES, count_release);
+        CHECK(kept == 1, "nobody has received it, and its memory is free");
+        muon_mpi_destroy(comm);
+        CHECK(!released, "it was released");
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else {
+        MPI_Barrier(MPI_COMM_WORLD);
+        start(comm, batch);
+        wait_for(comm, batch);
+        close_batch(comm, batch);
+        free(message.data);
+        muon_mpi_destroy(comm);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    CHECK(released == (world_rank == 0), "released %d times", released);
 }
 
 static void thread_single(void)
@@ -96,8 +136,8 @@ static void another_thread(void)
 int main(int argc, char **argv)
 {
     static const mpi_test cases[] = {
-        MPI_TEST(before_init),   MPI_TEST(after_finalize), MPI_TEST(destroy_after_finalize),
-        MPI_TEST(thread_single), MPI_TEST(another_thread),
+        MPI_TEST(before_init),         MPI_TEST(after_finalize), MPI_TEST(destroy_after_finalize),
+        MPI_TEST(release_in_finalize), MPI_TEST(thread_single),  MPI_TEST(another_thread),
     };
     for (size_t i = 0; i < COUNT(cases); i++)
         if (argc == 2 && strcmp(argv[1], cases[i].name) == 0) {
