@@ -5,6 +5,7 @@
 
 #include "muon/muon_mpi.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,8 +51,11 @@ static void end_all(int code)
 
 static launch_link world; /* of this process */
 
+/* What was printed goes out first: once a rank has left with an exit code other than 0, the launcher
+ * may kill the others before they reach their own exit. (An error of stdout is seen in main.) */
 static void end(void)
 {
+    fflush(stdout);
     muon_mpi_destroy(world.comm);
     MPI_Finalize();
 }
