@@ -57,7 +57,7 @@ static void print_settings(const ckpt_source *s)
     if (s->step >= 0) printf("step %" PRId64 ", ", s->step);
     if (version) printf("libmuon %s, ", version);
     printf("%zu tensors, %s\n", s->count, units_bytes((double)ckpt_bytes(s)).text);
-    json_object_foreach(s->metadata, key, value) if (ckpt_is_general(key))
+    json_object_foreach(s->metadata, key, value) if (ckpt_is_general(key) && !ckpt_is_of_param(key))
         printf("%s: %s\n", key, ckpt_pretty(json_string_value(value)).text);
     for (int64_t g = 0; g < ckpt_ngroups(s); g++)
         print_group(s, g);

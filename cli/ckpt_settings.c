@@ -55,13 +55,25 @@ ckpt_label ckpt_group_label(const ckpt_source *source, int64_t group)
     return label;
 }
 
+static int begins(const char *key, const char *const *prefixes)
+{
+    for (; *prefixes; prefixes++)
+        if (strncmp(key, *prefixes, strlen(*prefixes)) == 0) return 1;
+    return 0;
+}
+
 int ckpt_is_general(const char *key)
 {
     static const char *const others[] = {"muon.group.", "muon.param.", "muon.ngroups",
-                                         "muon.version"};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (strncmp(key, others[i], strlen(others[i])) == 0) return 0;
-    return 1;
+                                         "muon.version", NULL};
+    return !begins(key, others);
+}
+
+int ckpt_is_of_param(const char *key)
+{
+    static const char *const prefixes[] = {"muon.dtype.", "muon.matrices.", "muon.attention.",
+                                           NULL};
+    return begins(key, prefixes);
 }
 
 /* Back to where a character of UTF-8 begins. */

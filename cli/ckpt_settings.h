@@ -26,6 +26,8 @@ ckpt_label ckpt_group_label(const ckpt_source *source, int64_t group);
 /* Whether a key says something of the whole checkpoint: not of a group or parameter, and not who wrote
  * it. */
 int ckpt_is_general(const char *key);
+/* Whether it says what a parameter is: too many to be listed. */
+int ckpt_is_of_param(const char *key);
 
 /* A real number as short as it can be read back; other text as it is, and "..." where it is cut. */
 typedef struct ckpt_text {

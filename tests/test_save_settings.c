@@ -221,9 +221,161 @@ static void groups_that_were_alike_may_be_one_now(void **state)
     }
 }
 
+/* A copy of a checkpoint with one entry changed, by way of the converters' writer. */
+static muon_status copy_bytes(void *user, size_t index, int64_t offset, void *data, size_t bytes)
+{
+    return muon_checkpoint_read(user, index, offset, data, bytes);
+}
+
+static void copy_changed(const char *from, const char *to, const char *key, const char *value)
+{
+    enum { MOST = 256 };
+    muon_checkpoint *cp = NULL;
+    muon_checkpoint_tensor tensors[MOST];
+    muon_st_entry metadata[MOST];
+    muon_checkpoint_plan plan;
+    assert_ok(muon_checkpoint_open(&cp, from));
+    muon_checkpoint_plan_init(&plan, sizeof plan);
+    plan.step = muon_checkpoint_step(cp);
+    plan.replace = 1;
+    plan.tensors = tensors;
+    plan.metadata = metadata;
+    plan.source = copy_bytes;
+    plan.user = cp;
+    for (; plan.ntensors < muon_checkpoint_count(cp); plan.ntensors++) {
+        assert_true(plan.ntensors < MOST);
+        assert_ok(
+            muon_checkpoint_get(cp, plan.ntensors, &tensors[plan.ntensors], sizeof tensors[0]));
+    }
+    const char *name;
+    for (size_t i = 0; (name = muon_checkpoint_key(cp, i)); i++) {
+        assert_true(plan.nmetadata < MOST);
+        const char *text = strcmp(name, key) == 0 ? value : muon_checkpoint_metadata(cp, name);
+        if (text) metadata[plan.nmetadata++] = (muon_st_entry){name, text};
+    }
+    assert_ok(muon_checkpoint_write(to, &plan));
+    muon_checkpoint_close(cp);
+}
+
 /* ---- Compared */
 
 static notes said;
+
+/* What no load changes: of each param and of the config. */
+static void what_is_fixed_at_creation_is_compared_too(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "wire is bf16, was f32 when the checkpoint was saved\n",
+        "missing_grad is skip, was error when the checkpoint was saved\n",
+        "nattention is 0, was 1 when the checkpoint was saved\n",
+        "param 'c': dtype is bf16, was f32 when the checkpoint was saved\n",
+        "param 'a': matrices is 2 x [3, 5], was [6, 5] when the checkpoint was saved\n",
+        "param 'b': matrices is [5, 7], transposed, was [5, 7] when the checkpoint was saved\n",
+    };
+    fleet f;
+    ship s, t;
+    settings_fleet(&f);
+    muon_attention attention;
+    muon_attention_init(&attention, sizeof attention);
+    attention.name = "heads";
+    attention.q = attention.k = "a";
+    attention.heads = attention.kv_heads = 1;
+    attention.head_dim = 3;
+    attention.k_row = 3;
+    f.config.attention = &attention;
+    f.config.nattention = 1;
+    scratch root = scratch_make();
+    fleet_run_whole(&s, &f, 2);
+    muon_save_args args;
+    muon_save_args_init(&args, sizeof args);
+    assert_ok(muon_save(s.opt, root.path, &args));
+    f.config.nattention = 0;
+    f.config.wire = MUON_BF16;
+    f.config.missing_grad = MUON_MISSING_GRAD_SKIP;
+    f.params[0].matrices = "rows / 2";
+    f.params[1].matrices = "transposed";
+    f.params[2].dtype = MUON_BF16;
+    for (int restore = 0; restore < 2; restore++) { /* restored or not, these stay what they are */
+        listen(&f, &said);
+        assert_ok(ship_create(&t, &f, NULL));
+        forget(&said);
+        muon_load_args how;
+        muon_load_args_init(&how, sizeof how);
+        how.restore_settings = restore;
+        assert_ok(muon_load(t.opt, root.path, &how, NULL));
+        size_t length = 0;
+        for (size_t i = 0; i < COUNT(lines); i++) {
+            if (count_notes(&said, lines[i]) != 1) fail_msg("%sis not in\n%s", lines[i], said.text);
+            length += strlen(lines[i]);
+        }
+        if (strlen(said.text) != length) fail_msg("there is more:\n%s", said.text);
+        ship_destroy(&t);
+    }
+    ship_destroy(&s);
+    scratch_remove(&root);
+}
+
+/* A group of parameters that were in two: what is another value for either of them is named. */
+static void a_group_that_was_two_is_compared_with_both(void **state)
+{
+    (void)state;
+    shelf s;
+    fleet f;
+    ship t;
+    fill_shelf(&s);
+    settings_fleet(&f);
+    f.groups[OTHERS].momentum_form = MUON_HEAVY_BALL;
+    f.params[2].group = MUONS;
+    listen(&f, &said);
+    assert_ok(ship_create(&t, &f, NULL));
+    forget(&said);
+    muon_load_args args = load_args(&t);
+    assert_fails(muon_load(t.opt, s.root.path, &args, NULL), MUON_E_VALUE, "another form 'c'");
+    scratch copy = scratch_make();
+    copy_changed(s.root.path, copy.path, "muon.group.1.momentum_form", "heavy_ball");
+    forget(&said);
+    assert_ok(muon_load(t.opt, copy.path, &args, NULL));
+    assert_int_equal(count_notes(&said, "group 'muons', param 'c': momentum is 0.9, was 0.95 "), 1);
+    assert_int_equal(count_notes(&said, "group 'muons', param 'c': coefficients is "), 1);
+    assert_int_equal(count_notes(&said, "param 'a'"), 0);
+    ship_destroy(&t);
+    scratch_remove(&copy);
+    clear_shelf(&s);
+}
+
+/* A checkpoint of 0.3.0 does not say these things, and nothing is said of them. */
+static void what_was_not_saved_is_not_compared(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"muon.wire", "muon.dtype.a", "muon.matrices.b"};
+    shelf s;
+    fleet f;
+    ship t;
+    fill_shelf(&s);
+    settings_fleet(&f);
+    f.config.wire = MUON_BF16;
+    f.params[1].matrices = "transposed";
+    listen(&f, &said);
+    assert_ok(ship_create(&t, &f, NULL));
+    forget(&said);
+    assert_ok(load(&t, s.root.path, 0));
+    assert_int_equal(count_notes(&said, "\n"), 2);
+    scratch copies[COUNT(keys)];
+    const char *from = s.root.path;
+    for (size_t i = 0; i < COUNT(keys); i++) {
+        copies[i] = scratch_make();
+        copy_changed(from, copies[i].path, keys[i], NULL);
+        from = copies[i].path;
+    }
+    forget(&said);
+    assert_ok(load(&t, from, 0));
+    assert_string_equal(said.text, "");
+    ship_destroy(&t);
+    for (size_t i = 0; i < COUNT(keys); i++)
+        scratch_remove(&copies[i]);
+    clear_shelf(&s);
+}
 
 static void differences_are_warned_of(void **state)
 {
@@ -246,9 +398,10 @@ static void differences_are_warned_of(void **state)
     assert_ok(muon_set_group(t.opt, OTHERS, &group));
     assert_ok(load(&t, s.root.path, 0));
     static const char *const lines[] = {
-        "group 'muons': lr is 0.5, was 0.0333333333 when the checkpoint was saved\n",
         "group 'others': momentum is 0.8, was 0.95 when the checkpoint was saved\n",
-        "group 'others': custom coefficients are not those of when the checkpoint was saved\n",
+        "group 'others': custom[1] is (1.5, -0.5, 0.2), was (1.5, -0.5, 0.1) when the checkpoint "
+        "was "
+        "saved\n",
         "clip_norm is 3, was 0.7 when the checkpoint was saved\n",
         "qk_threshold is 77, was 55.5 when the checkpoint was saved\n",
         "qk_log_only is 0, was 1 when the checkpoint was saved\n",
@@ -329,42 +482,6 @@ static void a_decimal_comma_changes_nothing(void **state)
 
 /* ---- Metadata that no save has written */
 
-/* A copy of a checkpoint with one entry changed, by way of the converters' writer. */
-static muon_status copy_bytes(void *user, size_t index, int64_t offset, void *data, size_t bytes)
-{
-    return muon_checkpoint_read(user, index, offset, data, bytes);
-}
-
-static void copy_changed(const char *from, const char *to, const char *key, const char *value)
-{
-    enum { MOST = 256 };
-    muon_checkpoint *cp = NULL;
-    muon_checkpoint_tensor tensors[MOST];
-    muon_st_entry metadata[MOST];
-    muon_checkpoint_plan plan;
-    assert_ok(muon_checkpoint_open(&cp, from));
-    muon_checkpoint_plan_init(&plan, sizeof plan);
-    plan.step = muon_checkpoint_step(cp);
-    plan.replace = 1;
-    plan.tensors = tensors;
-    plan.metadata = metadata;
-    plan.source = copy_bytes;
-    plan.user = cp;
-    for (; plan.ntensors < muon_checkpoint_count(cp); plan.ntensors++) {
-        assert_true(plan.ntensors < MOST);
-        assert_ok(
-            muon_checkpoint_get(cp, plan.ntensors, &tensors[plan.ntensors], sizeof tensors[0]));
-    }
-    const char *name;
-    for (size_t i = 0; (name = muon_checkpoint_key(cp, i)); i++) {
-        assert_true(plan.nmetadata < MOST);
-        const char *text = strcmp(name, key) == 0 ? value : muon_checkpoint_metadata(cp, name);
-        if (text) metadata[plan.nmetadata++] = (muon_st_entry){name, text};
-    }
-    assert_ok(muon_checkpoint_write(to, &plan));
-    muon_checkpoint_close(cp);
-}
-
 #define EIGHT "1 2 3;1 2 3;1 2 3;1 2 3;1 2 3;1 2 3;1 2 3;1 2 3;"
 
 static const struct {
@@ -434,6 +551,9 @@ int main(void)
         cmocka_unit_test(a_group_may_have_been_split),
         cmocka_unit_test(groups_that_were_alike_may_be_one_now),
         cmocka_unit_test(differences_are_warned_of),
+        cmocka_unit_test(what_is_fixed_at_creation_is_compared_too),
+        cmocka_unit_test(a_group_that_was_two_is_compared_with_both),
+        cmocka_unit_test(what_was_not_saved_is_not_compared),
         cmocka_unit_test(a_form_that_is_restored_fits),
         cmocka_unit_test(a_decimal_comma_changes_nothing),
         cmocka_unit_test(strange_metadata_are_refused_before_anything_changes),

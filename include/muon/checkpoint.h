@@ -78,8 +78,9 @@ typedef struct muon_load_args {
     int allow_missing; /* 1: what the checkpoint does not have stays as it is; 0: MUON_E_NAME */
     int allow_extra;   /* 1: what this optimizer does not have is passed over; 0: MUON_E_NAME */
     /* 1: groups (but for rule and momentum_dtype), clip_norm and the QK threshold become what they
-     * were when it was saved; 0: they stay, and the log has a warning for each difference. Groups are
-     * found through their parameters: names and order may have changed. */
+     * were when it was saved; 0: they stay, and the log has a warning for each difference but that of a
+     * scheduled lr. Groups are found through their parameters: names and order may have changed. What is
+     * fixed at creation (matrices, wire, attention, ...) stays in either case, with a warning. */
     int restore_settings;
     /* 1: if the newest of a root is damaged, the one before it is loaded, and so on; the log has a
      * warning that names the damage. 0: MUON_E_FORMAT. */

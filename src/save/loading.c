@@ -180,9 +180,10 @@ muon_status muon__loading_run(loading *l)
     TRY(read_all(l));
     set_steps(l);
     make_copies(l);
+    if (l->opt->comm.rank == 0) muon__settings_compare_facts(l->opt, &l->settings, l->checkpoint);
     if (l->args.restore_settings)
         return muon__together_status(l->opt, muon__settings_restore(l->opt, &l->settings),
                                      "muon_load");
-    if (l->opt->comm.rank == 0) muon__settings_compare(l->opt, &l->settings);
+    if (l->opt->comm.rank == 0) muon__settings_compare(l->opt, &l->settings, l->checkpoint);
     return MUON_OK;
 }

@@ -42,7 +42,7 @@ static muon_status read_global(double *out, const muon_checkpoint *checkpoint, c
 }
 
 /* "a b c; a b c" into out[room][3]. */
-static muon_status read_custom(double (*out)[3], int room, int *n, const char *text)
+muon_status muon__settings_custom(double (*out)[3], int room, int *n, const char *text)
 {
     *n = 0;
     for (const char *at = text; *at;) {
@@ -61,7 +61,7 @@ static muon_status read_custom(double (*out)[3], int room, int *n, const char *t
 
 /* ---- One group */
 
-static const char *group_text(const muon_checkpoint *checkpoint, size_t saved, const char *field)
+const char *muon__settings_text(const muon_checkpoint *checkpoint, size_t saved, const char *field)
 {
     char key[96];
     snprintf(key, sizeof key, "muon.group.%zu.%s", saved, field);
@@ -72,7 +72,7 @@ static muon_status read_fields(muon_group *out, const muon_checkpoint *checkpoin
 {
     for (size_t i = 0; muon__group_field_at(i); i++) {
         const group_field *field = muon__group_field_at(i);
-        const char *text = group_text(checkpoint, saved, field->name);
+        const char *text = muon__settings_text(checkpoint, saved, field->name);
         if (!text || field->fixed) continue; /* saved before there was such a field */
         TRY(muon_group_set(out, field->name, text));
     }
@@ -96,9 +96,10 @@ static muon_status read_group(muon_group *into, const muon_checkpoint *checkpoin
     muon_group group = *into;
     snprintf(key, sizeof key, "muon.group.%zu", saved);
     TRY(blame_text(read_fields(&group, checkpoint, saved), key));
-    const char *list = group_text(checkpoint, saved, "custom");
+    const char *list = muon__settings_text(checkpoint, saved, "custom");
     if (list) {
-        TRY(blame_text(read_custom(custom, MUON_MAX_NS_STEPS, &group.ncustom, list), key));
+        TRY(blame_text(muon__settings_custom(custom, MUON_MAX_NS_STEPS, &group.ncustom, list),
+                       key));
         group.custom = (const double(*)[3])custom;
     }
     TRY(blame_text(check_group(&group, saved), key));
@@ -133,14 +134,14 @@ muon_status muon__settings_form(const char **out, const muon_checkpoint *checkpo
 {
     long saved;
     TRY(find_group(&saved, checkpoint, param));
-    *out = saved < 0 ? NULL : group_text(checkpoint, (size_t)saved, "momentum_form");
+    *out = saved < 0 ? NULL : muon__settings_text(checkpoint, (size_t)saved, "momentum_form");
     return MUON_OK;
 }
 
 static int is_field_alike(const muon_checkpoint *checkpoint, long a, long b, const char *field)
 {
-    const char *x = group_text(checkpoint, (size_t)a, field);
-    const char *y = group_text(checkpoint, (size_t)b, field);
+    const char *x = muon__settings_text(checkpoint, (size_t)a, field);
+    const char *y = muon__settings_text(checkpoint, (size_t)b, field);
     return x && y ? strcmp(x, y) == 0 : x == y;
 }
 
@@ -172,6 +173,35 @@ static muon_status find_groups(long *from, const muon_opt *opt, const muon_check
     return MUON_OK;
 }
 
+/* ---- Which pairs there are */
+
+static int by_groups(const void *a, const void *b)
+{
+    const settings_pair *x = a, *y = b;
+    if (x->group != y->group) return x->group < y->group ? -1 : 1;
+    if (x->saved != y->saved) return x->saved < y->saved ? -1 : 1;
+    return (x->param > y->param) - (x->param < y->param);
+}
+
+static muon_status find_pairs(saved_settings *s, const muon_opt *opt,
+                              const muon_checkpoint *checkpoint)
+{
+    size_t n = 0;
+    TRY(CALLOC(&s->pairs, opt->plan->nparams, "groups"));
+    for (size_t i = 0; i < opt->plan->nparams; i++) {
+        settings_pair pair = {.group = opt->plan->params[i].group, .param = i};
+        TRY(find_group(&pair.saved, checkpoint, opt->plan->params[i].name));
+        if (pair.saved >= 0) s->pairs[n++] = pair;
+    }
+    if (n) qsort(s->pairs, n, sizeof *s->pairs, by_groups);
+    for (size_t i = 0; i < n; i++) {
+        const settings_pair *last = s->npairs ? &s->pairs[s->npairs - 1] : NULL;
+        if (!last || last->group != s->pairs[i].group || last->saved != s->pairs[i].saved)
+            s->pairs[s->npairs++] = s->pairs[i];
+    }
+    return MUON_OK;
+}
+
 /* ---- All of them */
 
 static muon_status read_groups(saved_settings *s, const muon_opt *opt,
@@ -197,6 +227,8 @@ static muon_status read_all(saved_settings *s, const muon_opt *opt,
                     muon__check_qk_threshold));
     TRY(read_global(&log_only, checkpoint, "muon.qk_log_only", opt->qk_log_only, NULL));
     s->qk_log_only = log_only != 0;
+    TRY(find_pairs(s, opt, checkpoint));
+    TRY(muon__metadata_add_facts(&s->facts, opt));
     TRY(CALLOC(&s->groups, opt->plan->ngroups, "groups"));
     TRY(CALLOC(&s->known, opt->plan->ngroups, "groups"));
     long *from = NULL;
@@ -231,6 +263,8 @@ void muon__settings_destroy(saved_settings *s, const muon_opt *opt)
         muon__plan_free_group(&s->groups[i]);
     free(s->groups);
     free(s->known);
+    free(s->pairs);
+    muon__metadata_destroy(&s->facts);
     *s = (saved_settings){0};
 }
 
@@ -240,46 +274,4 @@ muon_status muon__settings_restore(muon_opt *opt, const saved_settings *s)
         if (s->known[i]) TRY(muon_set_group(opt, i, &s->groups[i]));
     TRY(muon_set_clip_norm(opt, s->clip_norm));
     return muon_set_qk_clip(opt, s->qk_threshold, s->qk_log_only);
-}
-
-static void compare_group(const muon_opt *opt, size_t index, const muon_group *saved)
-{
-    const muon_group *now = &opt->groups[index];
-    label l;
-    const char *name = muon__label(&l, "group", now->name, index);
-    for (size_t i = 0; muon__group_field_at(i); i++) {
-        const group_field *field = muon__group_field_at(i);
-        field_text a, b;
-        if (muon__group_field_equal(field, now, saved)) continue;
-        muon__opt_log(opt, MUON_LOG_WARN, "%s: %s is %s, was %s when the checkpoint was saved",
-                      name, field->name, muon__group_field_text(&a, field, now),
-                      muon__group_field_text(&b, field, saved));
-    }
-    if (now->ncustom != saved->ncustom ||
-        (now->ncustom &&
-         memcmp(now->custom, saved->custom, (size_t)now->ncustom * sizeof *now->custom) != 0))
-        muon__opt_log(opt, MUON_LOG_WARN,
-                      "%s: custom coefficients are not those of when the checkpoint was saved",
-                      name);
-}
-
-void muon__settings_compare(const muon_opt *opt, const saved_settings *s)
-{
-    for (size_t i = 0; i < opt->plan->ngroups; i++)
-        if (s->known[i]) compare_group(opt, i, &s->groups[i]);
-    char seed[32];
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)opt->plan->config.seed);
-    if (*s->seed && strcmp(s->seed, seed) != 0)
-        muon__opt_log(opt, MUON_LOG_WARN, "seed is %s, was %s when the checkpoint was saved", seed,
-                      s->seed);
-    if (opt->clip_norm < s->clip_norm || opt->clip_norm > s->clip_norm)
-        muon__opt_log(opt, MUON_LOG_WARN, "clip_norm is %g, was %g when the checkpoint was saved",
-                      opt->clip_norm, s->clip_norm);
-    if (opt->qk_threshold < s->qk_threshold || opt->qk_threshold > s->qk_threshold)
-        muon__opt_log(opt, MUON_LOG_WARN,
-                      "qk_threshold is %g, was %g when the checkpoint was saved", opt->qk_threshold,
-                      s->qk_threshold);
-    if (opt->qk_log_only != s->qk_log_only)
-        muon__opt_log(opt, MUON_LOG_WARN, "qk_log_only is %d, was %d when the checkpoint was saved",
-                      opt->qk_log_only, s->qk_log_only);
 }

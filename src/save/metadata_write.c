@@ -37,8 +37,7 @@ static muon_status make_room(metadata *m)
 }
 
 /* The key, and the value by a format. */
-__attribute__((format(printf, 3, 4))) static muon_status add(metadata *m, const char *key,
-                                                             const char *format, ...)
+muon_status muon__metadata_add(metadata *m, const char *key, const char *format, ...)
 {
     TRY(make_room(m));
     char *own_key = NULL, *value = NULL;
@@ -65,10 +64,10 @@ static muon_status add_field(metadata *m, size_t index, const group_field *field
     if (field->kind == FIELD_REAL) {
         double value;
         memcpy(&value, (const char *)group + field->offset, sizeof value);
-        return add(m, key, "%.17g", value);
+        return muon__metadata_add(m, key, "%.17g", value);
     }
     field_text room;
-    return add(m, key, "%s", muon__group_field_text(&room, field, group));
+    return muon__metadata_add(m, key, "%s", muon__group_field_text(&room, field, group));
 }
 
 static muon_status add_custom(metadata *m, size_t index, const muon_group *group)
@@ -82,7 +81,7 @@ static muon_status add_custom(metadata *m, size_t index, const muon_group *group
         size_t used = strlen(list);
         snprintf(list + used, TUPLE, "%s%.17g %.17g %.17g", i ? "; " : "", c[0], c[1], c[2]);
     }
-    muon_status status = add(m, key, "%s", list);
+    muon_status status = muon__metadata_add(m, key, "%s", list);
     free(list);
     return status;
 }
@@ -91,7 +90,7 @@ static muon_status add_group(metadata *m, size_t index, const muon_group *group)
 {
     char key[64];
     snprintf(key, sizeof key, "muon.group.%zu.name", index);
-    TRY(add(m, key, "%s", group->name ? group->name : ""));
+    TRY(muon__metadata_add(m, key, "%s", group->name ? group->name : ""));
     for (size_t i = 0; muon__group_field_at(i); i++)
         TRY(add_field(m, index, muon__group_field_at(i), group));
     if (group->coefficients != MUON_COEFFICIENTS_CUSTOM) return MUON_OK;
@@ -106,7 +105,7 @@ static muon_status add_params(metadata *m, const muon_plan *plan)
         size_t length = strlen(p->name) + sizeof "muon.param.";
         TRY(CALLOC(&key, length, "metadata"));
         snprintf(key, length, "muon.param.%s", p->name);
-        muon_status status = add(m, key, "%d", p->group);
+        muon_status status = muon__metadata_add(m, key, "%d", p->group);
         free(key);
         TRY(status);
     }
@@ -115,17 +114,18 @@ static muon_status add_params(metadata *m, const muon_plan *plan)
 
 static muon_status add_settings(metadata *m, const muon_opt *opt, int64_t step)
 {
-    TRY(add(m, "muon.format", "%s", CHECKPOINT_FORMAT));
-    TRY(add(m, "muon.version", "%s", muon_version()));
-    TRY(add(m, "muon.step", "%lld", (long long)step));
-    TRY(add(m, "muon.seed", "%llu", (unsigned long long)opt->plan->config.seed));
-    TRY(add(m, "muon.clip_norm", "%.17g", opt->clip_norm));
-    TRY(add(m, "muon.qk_threshold", "%.17g", opt->qk_threshold));
-    TRY(add(m, "muon.qk_log_only", "%d", opt->qk_log_only));
-    TRY(add(m, "muon.ngroups", "%zu", opt->plan->ngroups));
+    TRY(muon__metadata_add(m, "muon.format", "%s", CHECKPOINT_FORMAT));
+    TRY(muon__metadata_add(m, "muon.version", "%s", muon_version()));
+    TRY(muon__metadata_add(m, "muon.step", "%lld", (long long)step));
+    TRY(muon__metadata_add(m, "muon.seed", "%llu", (unsigned long long)opt->plan->config.seed));
+    TRY(muon__metadata_add(m, "muon.clip_norm", "%.17g", opt->clip_norm));
+    TRY(muon__metadata_add(m, "muon.qk_threshold", "%.17g", opt->qk_threshold));
+    TRY(muon__metadata_add(m, "muon.qk_log_only", "%d", opt->qk_log_only));
+    TRY(muon__metadata_add(m, "muon.ngroups", "%zu", opt->plan->ngroups));
     for (size_t i = 0; i < opt->plan->ngroups; i++)
         TRY(add_group(m, i, &opt->groups[i]));
-    return add_params(m, opt->plan);
+    TRY(add_params(m, opt->plan));
+    return muon__metadata_add_facts(m, opt);
 }
 
 static muon_status add_callers(metadata *m, const muon_save_args *args)
@@ -138,7 +138,7 @@ static muon_status add_callers(metadata *m, const muon_save_args *args)
                 entry->key ? "the value" : "the key");
         REQUIRE(strncmp(entry->key, "muon.", 5) != 0 && strcmp(entry->key, "format") != 0, E_NAME,
                 "metadata key '%s' is reserved", entry->key);
-        TRY(add(m, entry->key, "%s", entry->value));
+        TRY(muon__metadata_add(m, entry->key, "%s", entry->value));
     }
     return MUON_OK;
 }
