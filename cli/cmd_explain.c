@@ -1,7 +1,6 @@
-/* muonctl explain - what a config makes of the tensors of a file, without doing it. */
+/* muonctl explain - what a config makes of the tensors of files, without doing it. */
 #include "commands.h"
 #include "config.h"
-#include "tensors.h"
 
 #include <stdio.h>
 
@@ -9,7 +8,9 @@ static const char *config_path, *params_path;
 
 static const option options[] = {
     {OPTION_FILE("config", config_path, CONFIG_HELP), .required = 1},
-    {OPTION_FILE("params", params_path, "weights; only names and shapes are read"), .required = 1},
+    {OPTION_FILE("params", params_path,
+                 "weights, of which only names and shapes are read: " FILES_HELP),
+     .required = 1},
 };
 
 static int explain(const config *cfg)
@@ -26,27 +27,28 @@ static int run(int noperands, char **operands)
 {
     (void)noperands;
     (void)operands;
-    muon_st *params = NULL;
+    files params;
     config cfg;
-    DO(tensors_open(&params, params_path));
-    int code = config_load(&cfg, config_path, params);
+    DO(files_open(&params, params_path));
+    int code = config_load(&cfg, config_path, &params);
     if (code == CLI_DONE) {
         code = config_place(&cfg, cfg.muon.nranks);
         if (code == CLI_DONE) code = explain(&cfg);
         config_destroy(&cfg);
     }
-    muon_st_close(params);
+    files_close(&params);
     return code;
 }
 
 const command cmd_explain = {
     .name = "explain",
-    .summary = "show what a config makes of every tensor of a file",
+    .summary = "show what a config makes of every tensor of a model",
     .about =
         "Prints every parameter with its rule, its logical matrices, the factor on its learning "
         "rate and its owner, then the totals. Nothing is computed and nothing is written.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
-    .example = "  muonctl explain --config run.json --params weights.safetensors",
+    .example = "  muonctl explain --config run.json --params weights.safetensors\n"
+               "  muonctl explain --config run.json --params model.safetensors.index.json",
     .run = run,
 };

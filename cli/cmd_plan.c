@@ -75,8 +75,7 @@ static const option options[] = {
      .standard = "3",
      .help = "waves whose messages and work overlap"},
     {OPTION_FILE("config", config_path,
-                 "groups, matrices and meshes for the tensors of one safetensors file, as for "
-                 "'muonctl step'")},
+                 "groups, matrices and meshes for the tensors of files, as for 'muonctl step'")},
     {OPTION_FILE("models", models_path, "shapes of models instead of those that are built in")},
     {.name = "list", .type = OPTION_FLAG, .target = &list, .help = "print the names of all models"},
     {.name = "ranks",
@@ -172,12 +171,10 @@ static int load_model(plan_case *c, const plan_models *models, int nwords, char 
     for (int i = 0; i < nwords; i++) {
         if (looks_like_file(words[i])) continue;
         if (nwords == 1) return plan_models_refuse(models, words[i]);
-        return cli_misuse("several MODELs must be safetensors files, but there is no '%s'",
-                          words[i]);
+        return cli_misuse("several MODELs must be files, but there is no '%s'", words[i]);
     }
     if (!config_path) return plan_case_read_files(c, words, nwords);
-    if (nwords > 1) return cli_misuse("--config: it describes one file, %d are given", nwords);
-    return plan_case_read_config(c, config_path, words[0], mesh != NULL);
+    return plan_case_read_config(c, config_path, words, nwords, mesh != NULL);
 }
 
 /* ---- all of it ---------------------------------------------------------------------------------- */
@@ -234,8 +231,9 @@ const command cmd_plan = {
     .about =
         "Plans the step of a model on a mesh: which rank orthogonalizes which matrix, the time "
         "predicted for a machine against the lower bound, bytes, balance and workspace, and what "
-        "two other schemes would cost. MODEL is the name of a known model (--list), or safetensors "
-        "files of one, of which only the headers are read. docs/plan.md explains the numbers.",
+        "two other schemes would cost. MODEL is the name of a known model (--list), or its files, "
+        "of which only the headers are read: safetensors files, an index of them, or a folder with "
+        "one. docs/plan.md explains the numbers.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl plan qwen3.5-397b-a17b --mesh fsdp=64,ep=8\n"

@@ -13,8 +13,9 @@ static compute how;
 
 static const option options[] = {
     {OPTION_FILE("config", config_path, CONFIG_HELP), .required = 1},
-    {OPTION_FILE("params", params_path, "weights, F32 or BF16"), .required = 1},
-    {OPTION_FILE("grads", grads_path, "gradients by the same names, F32 or BF16"), .required = 1},
+    {OPTION_FILE("params", params_path, "weights, F32 or BF16: " FILES_HELP), .required = 1},
+    {OPTION_FILE("grads", grads_path, "gradients by the same names, F32 or BF16; as for --params"),
+     .required = 1},
     {OPTION_FILE("state", state_path, "state.safetensors of the step before"),
      .standard = "zeros, the first step"},
     {OPTION_FILE(
@@ -103,7 +104,7 @@ static void print_results(const muon_result *result, const step_data *data, cons
     report_text(result, data->logits ? &data->cfg.muon : NULL, &ranks);
     printf("\n");
     for (size_t i = 0; i < out->count; i++)
-        printf("wrote %s\n", out->final[i]);
+        printf("wrote %s\n", out->list[i].final);
 }
 
 /* What a rank does alone before the optimizer exists, and after. */
@@ -140,7 +141,7 @@ static int run(int noperands, char **operands)
     (void)noperands;
     (void)operands;
     DO(launch_start());
-    step_data data = {.params = NULL};
+    step_data data = {.weights = NULL};
     outputs out = {.dir = NULL};
     muon_opt *opt = NULL;
     int code = work(&data, &opt, &out);
@@ -157,7 +158,8 @@ const command cmd_step = {
     .about =
         "Reads weights, gradients and the state of the step before, does one step as the config "
         "says, and writes DIR/params.safetensors, DIR/state.safetensors and, if the config asks "
-        "for bf16 copies, DIR/copy.safetensors: all of them, or none if anything fails. A NaN or "
+        "for bf16 copies, DIR/copy.safetensors: all of them, or none if anything fails. Weights "
+        "from several files are written to files of the same names, with an index. A NaN or "
         "infinity in a gradient skips the step: weights and state are written as they were, and "
         "the exit code is 3. Under mpirun or srun the ranks "
         "share the tensors and the work, and the files have the same bytes.",
@@ -166,6 +168,8 @@ const command cmd_step = {
     .example = "  muonctl step --config run.json --params w.safetensors --grads g.safetensors \\\n"
                "      --out step1\n"
                "  muonctl step --config run.json --params step1/params.safetensors \\\n"
-               "      --grads g2.safetensors --state step1/state.safetensors --out step2",
+               "      --grads g2.safetensors --state step1/state.safetensors --out step2\n"
+               "  muonctl step --config run.json --params model.safetensors.index.json \\\n"
+               "      --grads g1.safetensors,g2.safetensors --out step1",
     .run = run,
 };

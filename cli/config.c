@@ -101,7 +101,7 @@ static int check_preset(const node *root, const char *preset)
     return node_fail(&at, "%s", muon_last_error());
 }
 
-static int read_all(config *c, const char *path, const muon_st *tensors)
+static int read_all(config *c, const char *path, const files *tensors)
 {
     node root = {c->root, NULL, path, 0};
     top t = {.grad_scale = 1};
@@ -123,7 +123,7 @@ static int read_all(config *c, const char *path, const muon_st *tensors)
     return CLI_DONE;
 }
 
-int config_load(config *out, const char *path, const muon_st *tensors)
+int config_load(config *out, const char *path, const files *tensors)
 {
     *out = (config){.root = NULL};
     DO(node_load(&out->root, path));

@@ -1,13 +1,12 @@
-/* config.h - a JSON config file and the tensors of a params file become what muon_create takes.
+/* config.h - a JSON config file and the tensors of params files become what muon_create takes.
  *
  * The schema is docs/config.md. Nothing is passed over in silence: an unknown key, a wrong type, a
  * pattern that matches nothing are errors that name the place in the file. */
 #ifndef CLI_CONFIG_H
 #define CLI_CONFIG_H
 
+#include "files.h"
 #include "node.h"
-
-#include "muon/safetensors.h"
 
 #define CONFIG_HELP "groups, rules and matrices as JSON; docs/config.md"
 
@@ -26,7 +25,7 @@ typedef struct config {
 } config;
 
 /* On failure nothing needs to be destroyed. Threads and backend are left for the caller. */
-int config_load(config *out, const char *path, const muon_st *tensors);
+int config_load(config *out, const char *path, const files *tensors);
 void config_destroy(config *c);
 
 /* Settles where tensors are when there are this many ranks. A tensor the file says nothing about is
@@ -64,7 +63,7 @@ int config_read_layout(config *c, const node *rule, config_layout *l);
 int config_apply_layout(const config_layout *l, muon_param *param);
 
 /* "params" and "classify", either absent; fills c->params. */
-int config_read_params(config *c, const node *list, const node *classify, const muon_st *tensors);
+int config_read_params(config *c, const node *list, const node *classify, const files *tensors);
 
 /* "qk_clip"; after the params. */
 int config_read_attention(config *c, const node *object);

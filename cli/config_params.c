@@ -14,13 +14,13 @@ static muon_dtype dtype_of(const muon_st_tensor *tensor)
     return MUON_NONE;
 }
 
-static int read_tensors(config *c, const muon_st *tensors)
+static int read_tensors(config *c, const files *tensors)
 {
-    c->nparams = muon_st_count(tensors);
+    c->nparams = tensors->ntensors;
     c->params = cli_alloc(c->nparams, sizeof *c->params);
     for (size_t i = 0; i < c->nparams; i++) {
         muon_st_tensor tensor;
-        if (muon_st_get(tensors, i, &tensor, sizeof tensor) != MUON_OK) return cli_fail_library();
+        DO(files_get(tensors, i, &tensor));
         muon_param *param = &c->params[i];
         muon_param_init(param, sizeof *param);
         param->name = tensor.name;
@@ -35,11 +35,11 @@ static int read_tensors(config *c, const muon_st *tensors)
 
 /* Frozen tensors are never touched: they may be of any kind, and have no copy that could grow old.
  * The others must be weights. */
-static int settle_dtypes(config *c, const muon_st *tensors)
+static int settle_dtypes(config *c, const files *tensors)
 {
     for (size_t i = 0; i < c->nparams; i++) {
         muon_st_tensor tensor;
-        if (muon_st_get(tensors, i, &tensor, sizeof tensor) != MUON_OK) return cli_fail_library();
+        DO(files_get(tensors, i, &tensor));
         if (c->groups[c->params[i].group].rule == MUON_RULE_FROZEN) {
             c->params[i].copy_dtype = MUON_NONE;
             continue;
@@ -196,7 +196,7 @@ static int read_classes(config *c, const node *classify)
     return code;
 }
 
-int config_read_params(config *c, const node *list, const node *classify, const muon_st *tensors)
+int config_read_params(config *c, const node *list, const node *classify, const files *tensors)
 {
     DO(read_tensors(c, tensors));
     DO(read_rules(c, list));

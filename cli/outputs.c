@@ -1,6 +1,7 @@
 #include "outputs.h"
 
-#include <assert.h>
+#include "grow.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,24 +21,47 @@ int outputs_open(outputs *out, const char *dir)
     return CLI_DONE;
 }
 
+static struct output *stage(outputs *out, const char *name)
+{
+    out->list = grow(out->list, out->count, sizeof *out->list);
+    struct output *file = &out->list[out->count++];
+    file->final = cli_format("%s/%s", out->dir, name);
+    file->staged = cli_format("%s/%s.new", out->dir, name);
+    return file;
+}
+
 int outputs_add(outputs *out, const char *name, const muon_st_tensor *tensors, size_t count,
                 const muon_st_entry *metadata, size_t nmetadata)
 {
-    assert(out->count < OUTPUTS_MOST);
-    size_t i = out->count++;
-    out->final[i] = cli_format("%s/%s", out->dir, name);
-    out->staged[i] = cli_format("%s/%s.new", out->dir, name);
-    if (muon_st_write(out->staged[i], tensors, count, metadata, nmetadata) != MUON_OK)
+    const struct output *file = stage(out, name);
+    if (muon_st_write(file->staged, tensors, count, metadata, nmetadata) != MUON_OK)
         return cli_fail_library();
     return CLI_DONE;
 }
 
+int outputs_add_text(outputs *out, const char *name, const char *text)
+{
+    const struct output *file = stage(out, name);
+    errno = 0;
+    FILE *stream = fopen(file->staged, "w");
+    int ok = stream && fprintf(stream, "%s\n", text) >= 0 && fflush(stream) == 0 &&
+             fsync(fileno(stream)) == 0;
+    int error = errno;
+    if (stream && fclose(stream) != 0 && ok) {
+        ok = 0;
+        error = errno;
+    }
+    return ok ? CLI_DONE : cli_fail("%s: cannot be written: %s", file->staged, strerror(error));
+}
+
 int outputs_commit(outputs *out)
 {
-    for (size_t i = 0; i < out->count; i++)
-        if (rename(out->staged[i], out->final[i]) != 0)
-            return cli_fail("cannot rename '%s' to '%s': %s", out->staged[i], out->final[i],
+    for (size_t i = 0; i < out->count; i++) {
+        const struct output *file = &out->list[i];
+        if (rename(file->staged, file->final) != 0)
+            return cli_fail("cannot rename '%s' to '%s': %s", file->staged, file->final,
                             strerror(errno));
+    }
     out->made = 0;
     return CLI_DONE;
 }
@@ -45,10 +69,11 @@ int outputs_commit(outputs *out)
 void outputs_close(outputs *out)
 {
     for (size_t i = 0; i < out->count; i++) {
-        unlink(out->staged[i]); /* not there any more if it was committed */
-        free(out->staged[i]);
-        free(out->final[i]);
+        unlink(out->list[i].staged); /* not there any more if it was committed */
+        free(out->list[i].staged);
+        free(out->list[i].final);
     }
+    free(out->list);
     if (out->made) rmdir(out->dir);
     *out = (outputs){.dir = NULL};
 }

@@ -44,7 +44,7 @@ void plan_case_destroy(plan_case *c)
         config_destroy(&c->file);
     else
         free(c->params);
-    muon_st_close(c->tensors);
+    files_close(&c->tensors);
     for (size_t i = 0; i < c->nkept; i++)
         free(c->kept[i]);
     free(c->kept);

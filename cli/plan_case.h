@@ -31,8 +31,8 @@ typedef struct plan_case {
     size_t nparams;
     config file; /* where groups and parameters come from instead, if has_file */
     int has_file;
-    muon_st *tensors; /* what its names are borrowed from */
-    void **kept;      /* memory that names and texts are in */
+    files tensors; /* what its names are borrowed from */
+    void **kept;   /* memory that names and texts are in */
     size_t nkept;
 } plan_case;
 
@@ -55,10 +55,10 @@ void plan_case_place(muon_param *param, plan_cut cut);
 /* Frees the memory with the case. */
 void *plan_case_keep(plan_case *c, void *memory);
 
-/* All tensors of safetensors files, of which only the headers are read (plan_files.c). */
+/* All tensors of files, of which only the headers are read (plan_files.c). */
 int plan_case_read_files(plan_case *c, char **paths, int npaths);
-/* The same of one file, as a config for `muonctl step` describes them. Its meshes, if it has any, take
+/* The same, as a config for `muonctl step` describes them. Its meshes, if it has any, take
  * the place of the case's; `mesh_given` says that there must be none. */
-int plan_case_read_config(plan_case *c, const char *path, const char *tensors, int mesh_given);
+int plan_case_read_config(plan_case *c, const char *path, char **paths, int npaths, int mesh_given);
 
 #endif

@@ -5,8 +5,6 @@
  * one tensor, "mlp.experts.*.up_proj.weight", with a matrix for each. */
 #include "plan_case.h"
 
-#include "tensors.h"
-
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,17 +43,13 @@ static long long take_expert(char *name)
     return expert;
 }
 
-static int find_tensors(plan_case *c, finds *all, const muon_st *file)
+static int find_tensors(plan_case *c, finds *all)
 {
-    size_t count = muon_st_count(file);
-    found *items = cli_alloc(all->count + count, sizeof *items);
-    if (all->count) memcpy(items, all->items, all->count * sizeof *items);
-    free(all->items);
-    all->items = items;
-    for (size_t i = 0; i < count; i++) {
+    all->items = cli_alloc(c->tensors.ntensors, sizeof *all->items);
+    for (size_t i = 0; i < c->tensors.ntensors; i++) {
         muon_st_tensor tensor;
-        DO(tensors_get(file, i, &tensor));
-        found *f = &items[all->count];
+        DO(files_get(&c->tensors, i, &tensor));
+        found *f = &all->items[all->count];
         f->name = plan_case_keep(c, cli_format("%s", tensor.name));
         f->expert = tensor.ndim == 2 ? take_expert(f->name) : -1;
         f->count = 1;
@@ -161,49 +155,38 @@ static int classify(plan_case *c)
     return CLI_DONE;
 }
 
-static const char *file_name(const char *path)
+/* The first path's name stands for all. */
+static int open_files(plan_case *c, char **paths, int npaths)
 {
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
-static int read_files(plan_case *c, finds *all, char **paths, int npaths)
-{
-    for (int i = 0; i < npaths; i++) {
-        muon_st *file = NULL;
-        DO(tensors_open(&file, paths[i]));
-        int code = find_tensors(c, all, file);
-        muon_st_close(file);
-        DO(code);
-    }
+    DO(files_open_all(&c->tensors, paths, (size_t)npaths));
+    char *title = npaths > 1 ? cli_format("%s and %d more", files_name(paths[0]), npaths - 1)
+                             : cli_format("%s", files_name(paths[0]));
+    c->model = plan_case_keep(c, title);
     return CLI_DONE;
 }
 
 int plan_case_read_files(plan_case *c, char **paths, int npaths)
 {
     finds all = {NULL, 0};
-    int code = read_files(c, &all, paths, npaths);
+    DO(open_files(c, paths, npaths));
+    int code = find_tensors(c, &all);
     if (code == CLI_DONE) code = fuse(&all);
     for (size_t i = 0; i < all.count && code == CLI_DONE; i++)
         add_param(c, &all.items[i]);
     free(all.items);
     DO(code);
-    char *title = npaths > 1 ? cli_format("%s and %d more", file_name(paths[0]), npaths - 1)
-                             : cli_format("%s", file_name(paths[0]));
-    c->model = plan_case_keep(c, title);
     return classify(c);
 }
 
 /* ---- with a config ----------------------------------------------------------------------------- */
 
-int plan_case_read_config(plan_case *c, const char *path, const char *tensors, int mesh_given)
+int plan_case_read_config(plan_case *c, const char *path, char **paths, int npaths, int mesh_given)
 {
-    DO(tensors_open(&c->tensors, tensors));
-    DO(config_load(&c->file, path, c->tensors));
+    DO(open_files(c, paths, npaths));
+    DO(config_load(&c->file, path, &c->tensors));
     c->has_file = 1;
     c->params = c->file.params;
     c->nparams = c->file.nparams;
-    c->model = plan_case_keep(c, cli_format("%s", file_name(tensors)));
     int64_t nranks = c->config.nranks;
     c->config = c->file.muon;
     if (c->config.nmeshes) {

@@ -104,15 +104,15 @@ void shards_cut(const shards *s, size_t param, void *shard, const void *whole, s
     }
 }
 
-int shards_read(void **out, const shards *s, size_t param, muon_st *file, size_t index)
+int shards_read(void **out, const shards *s, size_t param, const files *f, size_t index)
 {
-    if (shards_is_whole(s, param)) return tensors_read(out, file, index);
+    if (shards_is_whole(s, param)) return files_read(out, f, index);
     size_t count = (size_t)muon_plan_shard_numel(s->plan, param, s->rank);
     muon_st_tensor tensor;
-    DO(tensors_get(file, index, &tensor));
+    DO(files_get(f, index, &tensor));
     size_t size = tensor.bytes / (size_t)whole_numel(&s->params[param]);
     void *shard = tensors_alloc(count * size), *whole = NULL;
-    int code = count ? tensors_read(&whole, file, index) : CLI_DONE;
+    int code = count ? files_read(&whole, f, index) : CLI_DONE;
     if (count && code == CLI_DONE) shards_cut(s, param, shard, whole, size);
     free(whole);
     if (code == CLI_DONE)

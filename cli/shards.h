@@ -6,7 +6,7 @@
 #ifndef CLI_SHARDS_H
 #define CLI_SHARDS_H
 
-#include "tensors.h"
+#include "files.h"
 
 typedef struct shards {
     const muon_plan *plan;
@@ -21,7 +21,7 @@ int shards_is_whole(const shards *s, size_t param);
 void shards_cut(const shards *s, size_t param, void *shard, const void *whole, size_t size);
 
 /* The same from a file into memory for free; never NULL, also if the rank has nothing of it. */
-int shards_read(void **out, const shards *s, size_t param, muon_st *file, size_t index);
+int shards_read(void **out, const shards *s, size_t param, const files *f, size_t index);
 
 /* Collective. The tensor on rank 0, NULL on others: in *memory, for free, or if *memory is NULL in
  * the shard itself. Of replicas the first is taken. */

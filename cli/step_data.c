@@ -2,7 +2,6 @@
 
 #include "launch.h"
 #include "names.h"
-#include "step_output.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +19,7 @@ static int find_grad(step_data *data, size_t at, size_t i)
     muon_st_tensor grad;
     muon_param *param = &data->cfg.params[i];
     tensors_shape got, want;
-    DO(tensors_get(data->gradients, at, &grad));
+    DO(files_get(&data->gradients, at, &grad));
     int scalar = grad.ndim == 0 && param->ndim == 1 && param->shape[0] == 1;
     if (!scalar && !tensors_same_shape(&grad, param->ndim, param->shape))
         return cli_fail("gradient '%s': shape is %s, the parameter's is %s", grad.name,
@@ -42,10 +41,10 @@ static int find_grads(step_data *data)
 {
     names_list strange = {0}, frozen = {0}, absent = {0};
     const config *cfg = &data->cfg;
-    for (size_t at = 0; at < muon_st_count(data->gradients); at++) {
+    for (size_t at = 0; at < data->gradients.ntensors; at++) {
         muon_st_tensor grad;
-        DO(tensors_get(data->gradients, at, &grad));
-        int64_t i = muon_st_find(data->params, grad.name); /* the parameter's index too */
+        DO(files_get(&data->gradients, at, &grad));
+        int64_t i = files_find(&data->params, grad.name); /* the parameter's index too */
         if (i < 0)
             names_add(&strange, grad.name);
         else if (is_frozen(cfg, (size_t)i))
@@ -93,22 +92,23 @@ int step_data_read(step_data *data, const muon_plan *plan)
     for (size_t i = 0; i < data->cfg.nparams; i++) {
         if (is_frozen(&data->cfg, i)) continue;
         int64_t at = data->grad_at[i];
-        DO(shards_read(&data->weights[i], &data->parts, i, data->params, i));
-        if (at >= 0) DO(shards_read(&data->grads[i], &data->parts, i, data->gradients, (size_t)at));
+        DO(shards_read(&data->weights[i], &data->parts, i, &data->params, i));
+        if (at >= 0)
+            DO(shards_read(&data->grads[i], &data->parts, i, &data->gradients, (size_t)at));
         make_copy(data, i);
         data->buffers[i] = (muon_buffers){data->weights[i], data->grads[i], data->copies[i]};
     }
-    muon_st_close(data->gradients);
-    data->gradients = NULL;
+    files_close(&data->gradients);
     return CLI_DONE;
 }
 
 int step_data_open(step_data *data, const char *config_path, const char *params_path,
                    const char *grads_path)
 {
-    *data = (step_data){.params = NULL};
-    DO(tensors_open(&data->params, params_path));
-    DO(config_load(&data->cfg, config_path, data->params));
+    *data = (step_data){.weights = NULL};
+    DO(files_open(&data->params, params_path));
+    DO(step_data_check_names(data));
+    DO(config_load(&data->cfg, config_path, &data->params));
     DO(config_place(&data->cfg, launch_size()));
     size_t n = data->cfg.nparams;
     data->weights = cli_alloc(n, sizeof *data->weights);
@@ -118,7 +118,7 @@ int step_data_open(step_data *data, const char *config_path, const char *params_
     data->grad_at = cli_alloc(n, sizeof *data->grad_at);
     for (size_t i = 0; i < n; i++)
         data->grad_at[i] = -1;
-    DO(tensors_open(&data->gradients, grads_path));
+    DO(files_open(&data->gradients, grads_path));
     return find_grads(data);
 }
 
@@ -186,67 +186,7 @@ void step_data_close(step_data *data)
     free(data->buffers);
     free(data->grad_at);
     config_destroy(&data->cfg);
-    muon_st_close(data->gradients);
-    muon_st_close(data->params);
-    *data = (step_data){.params = NULL};
-}
-
-/* ---- outputs ---------------------------------------------------------------------------------- */
-
-/* The one entry that programs look for; "pt" says how they should read the tensors. */
-static int finish(const step_data *data, step_output *file, int code, outputs *out,
-                  const char *name)
-{
-    muon_st_entry format = {"format", muon_st_metadata(data->params, "format")};
-    return step_output_finish(file, code, out, name, &format, format.value ? 1 : 0);
-}
-
-/* What is frozen is written by rank 0 as it was read. */
-static int add_frozen(const step_data *data, step_output *file, const muon_st_tensor *tensor,
-                      size_t i)
-{
-    void *memory = NULL;
-    if (launch_rank() == 0) DO(tensors_read(&memory, data->params, i));
-    step_output_add(file, tensor, memory, memory);
-    return CLI_DONE;
-}
-
-static int write_weights(const step_data *data, outputs *out)
-{
-    step_output file;
-    step_output_start(&file, &data->parts, data->cfg.nparams);
-    int code = CLI_DONE;
-    for (size_t i = 0; i < data->cfg.nparams; i++) {
-        muon_st_tensor tensor;
-        cli_must(tensors_get(data->params, i, &tensor));
-        if (!is_frozen(&data->cfg, i))
-            step_output_gather(&file, &tensor, i, data->weights[i]); /* also after a failure */
-        else if (code == CLI_DONE)
-            code = add_frozen(data, &file, &tensor, i);
-    }
-    return finish(data, &file, code, out, "params.safetensors");
-}
-
-static int write_copies(const step_data *data, outputs *out)
-{
-    step_output file;
-    step_output_start(&file, &data->parts, data->cfg.nparams);
-    for (size_t i = 0; i < data->cfg.nparams; i++) {
-        muon_st_tensor tensor;
-        if (!data->copies[i]) continue;
-        cli_must(tensors_get(data->params, i, &tensor));
-        tensor.dtype = "BF16";
-        tensor.bytes = (size_t)tensors_elements(&tensor) * sizeof(uint16_t);
-        step_output_gather(&file, &tensor, i, data->copies[i]);
-    }
-    return finish(data, &file, CLI_DONE, out, "copy.safetensors");
-}
-
-int step_data_write(const step_data *data, outputs *out)
-{
-    int copies = 0;
-    for (size_t i = 0; i < data->cfg.nparams; i++)
-        copies += data->copies[i] != NULL;
-    DO(write_weights(data, out));
-    return copies ? write_copies(data, out) : CLI_DONE;
+    files_close(&data->gradients);
+    files_close(&data->params);
+    *data = (step_data){.weights = NULL};
 }

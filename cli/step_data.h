@@ -8,8 +8,8 @@
 
 typedef struct step_data {
     config cfg;
-    muon_st *params;       /* open while cfg is in use: names are borrowed from it */
-    muon_st *gradients;    /* open until they are read */
+    files params;          /* open while cfg is in use: names are borrowed from them */
+    files gradients;       /* open until they are read */
     int64_t *grad_at;      /* [nparams] where in `gradients`, or -1 */
     shards parts;          /* what this rank has of them; after step_data_read */
     void **weights;        /* [nparams] as they are in the file; NULL if frozen */
@@ -19,7 +19,7 @@ typedef struct step_data {
     muon_buffers *buffers; /* [nparams], pointing to the above */
 } step_data;
 
-/* Reads the config for the params file and what there is of gradients, but no elements; sets
+/* Reads the config for the params files and what there is of gradients, but no elements; sets
  * grad_dtype of every parameter. On failure step_data_close must still be called, as it must after
  * success. */
 int step_data_open(step_data *data, const char *config_path, const char *params_path,
@@ -29,8 +29,10 @@ int step_data_read_logits(step_data *data, const char *path);
 int step_data_read(step_data *data, const muon_plan *plan);
 void step_data_close(step_data *data);
 
-/* params.safetensors, and copy.safetensors if copies are configured. Collective: rank 0 writes, and
- * the result is the same on every rank. */
+/* The names of several files of weights must do for the results, too. */
+int step_data_check_names(const step_data *data);
+/* params.safetensors, or the files of weights by their names and an index; and copy.safetensors if
+ * copies are configured. Collective: rank 0 writes, and the result is the same on every rank. */
 int step_data_write(const step_data *data, outputs *out);
 
 /* The optimizer's state from and to a file, as above. Names, shapes and dtypes must be the

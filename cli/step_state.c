@@ -38,7 +38,7 @@ static state_tensor get(muon_opt *opt, const step_data *data, size_t index)
     if (muon_state_get(opt, index, &t.mine, sizeof t.mine) != MUON_OK) cli_must(cli_fail_library());
     const char *name = t.mine.name;
     char *param = cli_format("%.*s", (int)(strrchr(name, '.') - name), name);
-    t.param = (size_t)muon_st_find(data->params, param); /* the parameter's index too */
+    t.param = (size_t)files_find(&data->params, param); /* the parameter's index too */
     free(param);
 
     const muon_param *p = &data->cfg.params[t.param];

@@ -278,7 +278,7 @@ static void print_results(const session *s)
     for (size_t i = 0; i < s->nrecords; i++)
         if (s->records[i].sample)
             printf("\n%s writes:\n%s\n", s->records[i].label, s->records[i].sample);
-    const char *const paths[] = {s->out.count ? s->out.final[0] : NULL, s->metrics, s->trace,
+    const char *const paths[] = {s->out.count ? s->out.list[0].final : NULL, s->metrics, s->trace,
                                  s->report};
     const char *before = "\n";
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {

@@ -7,7 +7,7 @@ The Muon optimizer on the command line.
 Commands:
   ortho      orthogonalize the matrices of a safetensors file
   step       one optimizer step on weights and gradients in files
-  explain    show what a config makes of every tensor of a file
+  explain    show what a config makes of every tensor of a model
   plan       show what a step would cost on many ranks, without them
   train      train a language model on a text, on one rank or many
   ckpt       look at, check, compare and convert checkpoints
@@ -63,14 +63,18 @@ Usage: muonctl step --config FILE --params FILE --grads FILE [--state FILE]
 Reads weights, gradients and the state of the step before, does one step as the
 config says, and writes DIR/params.safetensors, DIR/state.safetensors and, if
 the config asks for bf16 copies, DIR/copy.safetensors: all of them, or none if
-anything fails. A NaN or infinity in a gradient skips the step: weights and
-state are written as they were, and the exit code is 3. Under mpirun or srun
-the ranks share the tensors and the work, and the files have the same bytes.
+anything fails. Weights from several files are written to files of the same
+names, with an index. A NaN or infinity in a gradient skips the step: weights
+and state are written as they were, and the exit code is 3. Under mpirun or
+srun the ranks share the tensors and the work, and the files have the same
+bytes.
 
 Options:
   --config FILE         groups, rules and matrices as JSON; docs/config.md
-  --params FILE         weights, F32 or BF16
-  --grads FILE          gradients by the same names, F32 or BF16
+  --params FILE         weights, F32 or BF16: a file, several with commas
+                        between them, an index, or a folder with one
+  --grads FILE          gradients by the same names, F32 or BF16; as for
+                        --params
   --state FILE          state.safetensors of the step before [default: zeros,
                         the first step]
   --max-logits FILE     for QK-clip: the largest attention logit of every head,
@@ -90,6 +94,8 @@ Example:
       --out step1
   muonctl step --config run.json --params step1/params.safetensors \
       --grads g2.safetensors --state step1/state.safetensors --out step2
+  muonctl step --config run.json --params model.safetensors.index.json \
+      --grads g1.safetensors,g2.safetensors --out step1
 $ muonctl explain --help
 Usage: muonctl explain --config FILE --params FILE
 
@@ -99,11 +105,14 @@ is written.
 
 Options:
   --config FILE         groups, rules and matrices as JSON; docs/config.md
-  --params FILE         weights; only names and shapes are read
+  --params FILE         weights, of which only names and shapes are read: a
+                        file, several with commas between them, an index, or a
+                        folder with one
   --help                this text
 
 Example:
   muonctl explain --config run.json --params weights.safetensors
+  muonctl explain --config run.json --params model.safetensors.index.json
 $ muonctl ckpt --help
 Usage: muonctl ckpt COMMAND [ARGUMENTS]
 

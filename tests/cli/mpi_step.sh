@@ -122,6 +122,15 @@ tensors make params w:F32:16x24 b:F32:16 c:F32:3x5
 cp params grads
 same "boxes" 3 boxes.json
 
+# Weights in several files, one tensor of them frozen.
+tensors make a.safetensors w:F32:16x24 ids:I64:3
+tensors make b.safetensors b:F32:16 c:F32:3x5
+echo '{"classify": {"frozen": "ids"}}' >frozen.json
+split=(step --config frozen.json --params a.safetensors,b.safetensors --grads params)
+muonctl "${split[@]}" --out one.split >/dev/null
+ranks 2 "$MUONCTL" "${split[@]}" --out many.split >/dev/null 2>err || fail "several files: $(cat err)"
+diff -r one.split many.split || fail "several files: results differ"
+
 # The result as JSON: one line, of all ranks.
 ranks 2 "$MUONCTL" step --config "$configs/minimal.json" --params params --grads grads --out json \
     --json >line 2>/dev/null

@@ -160,8 +160,9 @@ Usage: muonctl plan MODEL... [--mesh AXES] [--profile NAME] [--flops X]
 Plans the step of a model on a mesh: which rank orthogonalizes which matrix,
 the time predicted for a machine against the lower bound, bytes, balance and
 workspace, and what two other schemes would cost. MODEL is the name of a known
-model (--list), or safetensors files of one, of which only the headers are
-read. docs/plan.md explains the numbers.
+model (--list), or its files, of which only the headers are read: safetensors
+files, an index of them, or a folder with one. docs/plan.md explains the
+numbers.
 
 Options:
   --mesh AXES           sizes of the axes replicate, fsdp, ep, tp: fsdp=64,ep=8
@@ -181,8 +182,8 @@ Options:
   --budget BYTES        workspace of a rank at most [default: no limit, sized
                         for speed]
   --in-flight N         waves whose messages and work overlap [default: 3]
-  --config FILE         groups, matrices and meshes for the tensors of one
-                        safetensors file, as for 'muonctl step'
+  --config FILE         groups, matrices and meshes for the tensors of files,
+                        as for 'muonctl step'
   --models FILE         shapes of models instead of those that are built in
   --list                print the names of all models
   --ranks               what each rank has to do; of more than 64, the busiest,

@@ -19,7 +19,7 @@ $ muonctl plan ''
 2> try: muonctl plan --help
 ? 2
 $ muonctl plan llama3-8b gpt2-124m
-2> muonctl: plan: several MODELs must be safetensors files, but there is no 'llama3-8b'
+2> muonctl: plan: several MODELs must be files, but there is no 'llama3-8b'
 2> try: muonctl plan --help
 ? 2
 

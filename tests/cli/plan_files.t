@@ -24,14 +24,14 @@ class="ink h1">a &lt;&amp;> b.safetensors on 1 rank
 
 # The same expert twice, the same tensor twice, no files, no matrices.
 $ muonctl plan a.safetensors a.safetensors
-2> muonctl: plan: expert 0 of 'model.layers.0.mlp.experts.*.up_proj.weight' is there twice
+2> muonctl: plan: tensor 'embed.weight' is in a.safetensors and in a.safetensors
 ? 1
-$ muonctl plan b.safetensors ./b.safetensors
-2> muonctl: plan: expert 2 of 'model.layers.0.mlp.experts.*.down_proj.weight' is there twice
+$ tensors make twice.safetensors $e.2.up_proj.weight:BF16:8x16 $e.02.up_proj.weight:BF16:8x16 && muonctl plan twice.safetensors
+2> muonctl: plan: expert 2 of 'model.layers.0.mlp.experts.*.up_proj.weight' is there twice
 ? 1
 $ tensors make c.safetensors q_proj.weight:F32:4x4
 $ muonctl plan a.safetensors c.safetensors
-2> muonctl: plan: param 'q_proj.weight' is given twice (a tied weight is one parameter)
+2> muonctl: plan: tensor 'q_proj.weight' is in a.safetensors and in c.safetensors
 ? 1
 $ tensors make none.safetensors norm:F32:16
 $ muonctl plan none.safetensors
@@ -47,7 +47,7 @@ $ echo text >text && muonctl plan text
 2> muonctl: plan: text: 5 bytes are too few for a safetensors file
 ? 1
 $ muonctl plan a.safetensors gone
-2> muonctl: plan: several MODELs must be safetensors files, but there is no 'gone'
+2> muonctl: plan: several MODELs must be files, but there is no 'gone'
 2> try: muonctl plan --help
 ? 2
 
@@ -67,10 +67,10 @@ $ muonctl plan w.safetensors --config meshes.json --mesh fsdp=2
 2> muonctl: plan: --mesh: meshes.json has meshes of its own
 2> try: muonctl plan --help
 ? 2
-$ muonctl plan w.safetensors a.safetensors --config three.json
-2> muonctl: plan: --config: it describes one file, 2 are given
-2> try: muonctl plan --help
-? 2
+$ tensors make x.safetensors up.weight:F32:12x8
+$ muonctl plan w.safetensors x.safetensors --config three.json --mesh fsdp=2 | sed -n '1p; 4p'
+w.safetensors and 1 more on 2 ranks: fsdp 2
+matrices    4 in 2 tensors, 192 parameters, 15.4 kflop per step
 $ muonctl plan gpt2-124m --config three.json
 2> muonctl: plan: --config: 'gpt2-124m' is a model, not a safetensors file
 2> try: muonctl plan --help
