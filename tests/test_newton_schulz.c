@@ -394,9 +394,9 @@ static void bad_shapes_and_settings_are_refused(void **state)
                  "0 matrices of 3 x 4");
     assert_fails(muon_ortho_create(&ortho, 1, -3, 4, NULL, 1, NULL), MUON_E_SHAPE, "-3 x 4");
     assert_fails(muon_ortho_create(&ortho, 1, INT64_MAX, 4, NULL, 1, NULL), MUON_E_SHAPE,
-                 "address");
+                 "have more than");
     assert_fails(muon_ortho_create(&ortho, INT64_MAX, 1, 1, NULL, 1, NULL), MUON_E_SHAPE,
-                 "address");
+                 "have more than");
     assert_fails(muon_ortho_create(&ortho, 1, 1, 1, NULL, -1, NULL), MUON_E_VALUE, "threads is -1");
     assert_fails(muon_ortho_create(&ortho, 1, 1, 1, NULL, 1, "mkl"), MUON_E_NAME, "mkl");
     assert_fails(muon_ortho_create(NULL, 1, 1, 1, NULL, 1, NULL), MUON_E_ARG, "out");

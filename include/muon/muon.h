@@ -41,7 +41,8 @@
  *   Structs    you fill start with struct_size: call their init function, then change fields; in an
  *              array all elements carry the same struct_size. Structs you only read are passed with
  *              their sizeof. Both let an older program run with a newer library.
- *   Layout     Tensors are contiguous, row-major. Sizes are int64_t.
+ *   Layout     Tensors are contiguous, row-major. Sizes are int64_t; all parameters together have at
+ *              most 2^48 elements, all ranks hold at most 2^58, and there are 2^24 logical matrices.
  *   Threads    One thread at a time per object; different objects at the same time are fine. After a
  *              fork, the child leaves its parent's objects alone and may create its own.
  *   Memory     What a step needs is allocated at creation. muon_step allocates nothing.
@@ -438,7 +439,9 @@ typedef struct muon_config {
     void *user; /* handed to the three callbacks */
     /* Many ranks */
     const muon_comm *comm; /* borrowed by the optimizer; NULL: one process */
-    int64_t nranks;        /* for a plan without a communicator; 0: as many as comm has, or 1 */
+    int64_t
+        nranks; /* for a plan without a communicator, which muon_create needs; 0: as many as comm
+                       has, or 1 */
     const muon_mesh *meshes;
     size_t nmeshes;
     muon_machine machine;

@@ -10,6 +10,11 @@
 
 #define MUON__ALIGN 64 /* bytes: a cache line, and any vector register */
 
+/* What all tensors may have together, and what all ranks may hold of them, replicas included. Sums and
+ * products of bytes behind these checks, for state, waves, scratch and messages, fit 64 bits. */
+#define MUON__MAX_ELEMENTS ((int64_t)1 << 48)
+#define MUON__MAX_HELD     ((int64_t)1 << 58)
+
 typedef struct arena {
     char *base; /* NULL while measuring */
     size_t used;

@@ -55,9 +55,9 @@ muon_status muon_ortho_create(muon_ortho **out, int64_t batch, int64_t rows, int
             (long long)cols);
     int64_t all;
     REQUIRE(!__builtin_mul_overflow(rows, cols, &all) &&
-                !__builtin_mul_overflow(all, batch, &all) && all <= INT64_MAX / 8,
-            E_SHAPE, "%lld matrices of %lld x %lld are more than this machine can address",
-            (long long)batch, (long long)rows, (long long)cols);
+                !__builtin_mul_overflow(all, batch, &all) && all <= MUON__MAX_ELEMENTS,
+            E_SHAPE, "%lld matrices of %lld x %lld have more than %lld elements", (long long)batch,
+            (long long)rows, (long long)cols, (long long)MUON__MAX_ELEMENTS);
     REQUIRE(threads >= 0 && threads <= 1024, E_VALUE, "threads is %d, must be 0..1024", threads);
     muon_ortho *o = NULL;
     TRY(CALLOC(&o, 1, "orthogonalization"));

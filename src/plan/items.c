@@ -5,6 +5,10 @@
 
 #include <stdlib.h>
 
+/* Three hundred times the experts of the largest models; more are a mistake in a shape or a text, and
+ * would take memory and minutes. */
+enum { MAX_ITEMS = 1 << 24 };
+
 /* The stretches of 0..extent that no band covers, as bands. Interleaved bands cover ranges at many
  * places, so the edges of all ranges are walked in order of their start. */
 typedef struct gaps {
@@ -18,11 +22,18 @@ static int by_start(const void *a, const void *b)
     return (ba->start > bb->start) - (ba->start < bb->start);
 }
 
+/* Of all bands. There are at most MUON__MAX_BANDS, each with fewer ranges than the tensor has rows. */
+static size_t count_ranges(const band *bands, size_t nbands)
+{
+    size_t ranges = 0;
+    for (size_t i = 0; i < nbands; i++)
+        ranges += (size_t)bands[i].count;
+    return ranges;
+}
+
 static muon_status find_gaps(gaps *out, const band *bands, size_t nbands, int64_t extent)
 {
-    size_t nranges = 0;
-    for (size_t i = 0; i < nbands; i++)
-        nranges += (size_t)bands[i].count;
+    size_t nranges = count_ranges(bands, nbands);
     band *ranges = NULL;
     TRY(CALLOC(&ranges, nranges, "ranges"));
     size_t n = 0;
@@ -105,8 +116,11 @@ static muon_status add_items(muon_plan *plan, class_table *table, size_t index)
     const plan_param *param = &plan->params[index];
     const matrix_spec *spec = &param->spec;
     gaps rows = {0}, cols = {0};
-    muon_status status = find_gaps(&rows, spec->row_bands, spec->nrow_bands, spec->rows);
-    if (status == MUON_OK) status = find_gaps(&cols, spec->col_bands, spec->ncol_bands, spec->cols);
+    muon_status status = MUON_OK;
+    if (spec->skipped_rows)
+        status = find_gaps(&rows, spec->row_bands, spec->nrow_bands, spec->rows);
+    if (status == MUON_OK && spec->skipped_cols)
+        status = find_gaps(&cols, spec->col_bands, spec->ncol_bands, spec->cols);
     band whole = {0, spec->cols, 1, spec->cols};
     for (int64_t b = 0; b < spec->batch && status == MUON_OK; b++) {
         for (size_t i = 0; i < spec->nrow_bands; i++) {
@@ -129,20 +143,26 @@ static muon_status add_items(muon_plan *plan, class_table *table, size_t index)
     return status;
 }
 
-/* Upper bounds for the arrays: every band may leave a gap behind each of its ranges. */
-static muon_status count_items(size_t *items, size_t *classes, const matrix_spec *spec)
+/* Upper bounds for the arrays: where something is skipped, there may be a gap before and behind each
+ * range. */
+static muon_status count_items(size_t *items, size_t *classes, const plan_param *param)
 {
-    size_t row_ranges = 1, col_ranges = 1;
-    for (size_t i = 0; i < spec->nrow_bands; i++)
-        row_ranges += (size_t)spec->row_bands[i].count;
-    for (size_t i = 0; i < spec->ncol_bands; i++)
-        col_ranges += (size_t)spec->col_bands[i].count;
-    size_t each, all;
-    int overflow = __builtin_mul_overflow(spec->nrow_bands, spec->ncol_bands + col_ranges, &each) ||
-                   __builtin_mul_overflow(each + row_ranges, (size_t)spec->batch, &all) ||
+    const matrix_spec *spec = &param->spec;
+    size_t rows = count_ranges(spec->row_bands, spec->nrow_bands);
+    size_t cols = count_ranges(spec->col_bands, spec->ncol_bands);
+    REQUIRE(rows <= MAX_ITEMS && cols <= MAX_ITEMS, E_SHAPE,
+            "param '%s': the rows are cut %zu times and the columns %zu times, a plan can have %d",
+            param->name, rows, cols, MAX_ITEMS);
+    size_t row_gaps = spec->skipped_rows ? rows + 1 : 0, all;
+    size_t col_gaps = spec->skipped_cols ? cols + 1 : 0;
+    size_t each = spec->nrow_bands * (spec->ncol_bands + col_gaps) + row_gaps;
+    int overflow = __builtin_mul_overflow(each, (size_t)spec->batch, &all) ||
                    __builtin_add_overflow(*items, all, items);
-    REQUIRE(!overflow && *items < INT32_MAX, E_SHAPE, "more than %d logical matrices",
-            INT32_MAX - 1);
+    REQUIRE(
+        !overflow && *items <= MAX_ITEMS, E_SHAPE,
+        "param '%s': %lld batch entries of %zu x %zu logical matrices are more than the %d that "
+        "a plan can have",
+        param->name, (long long)spec->batch, spec->nrow_bands, spec->ncol_bands, MAX_ITEMS);
     *classes += spec->nrow_bands * spec->ncol_bands;
     return MUON_OK;
 }
@@ -171,7 +191,7 @@ muon_status muon__plan_make_items(muon_plan *plan)
     size_t items = 0, classes = 0;
     for (size_t i = 0; i < plan->nparams; i++) {
         if (plan->params[i].rule != MUON_RULE_MUON) continue;
-        TRY(count_items(&items, &classes, &plan->params[i].spec));
+        TRY(count_items(&items, &classes, &plan->params[i]));
     }
     TRY(CALLOC(&plan->items, items, "logical matrices"));
     TRY(CALLOC(&plan->matrix_item, items, "logical matrices"));

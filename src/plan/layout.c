@@ -166,6 +166,21 @@ int64_t muon__layout_numel_of(const layout *l, int rank)
     return muon__layout_offset_of(l, rank, n - 1) + muon__box_numel(&last, l->ndim);
 }
 
+int64_t muon__layout_held(const layout *l)
+{
+    int64_t held = 0;
+    for (size_t c = 0; c < (l->grid ? 1 : l->list->ncells); c++) {
+        int64_t numel = 1;
+        for (int d = 0; l->grid && d < l->ndim; d++)
+            numel *= l->shape[d];
+        if (l->list) numel = muon__box_numel(&l->list->cells[c], l->ndim);
+        if (__builtin_mul_overflow(numel, muon__layout_nholders(l, c), &numel) ||
+            __builtin_add_overflow(held, numel, &held))
+            return INT64_MAX;
+    }
+    return held;
+}
+
 int muon__layout_replica_of(const layout *l, size_t cell, int rank)
 {
     if (l->list) return muon__list_replica_of(l->list, cell, rank);

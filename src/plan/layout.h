@@ -56,6 +56,8 @@ size_t muon__layout_ncells_of(const layout *l, int rank);
 size_t muon__layout_cell_of(const layout *l, int rank, size_t index);
 int64_t muon__layout_offset_of(const layout *l, int rank, size_t index);
 int64_t muon__layout_numel_of(const layout *l, int rank);
+/* Elements on all ranks together, replicas included; INT64_MAX if they do not fit. */
+int64_t muon__layout_held(const layout *l);
 /* Which of the cell's holders the rank is, or -1. */
 int muon__layout_replica_of(const layout *l, size_t cell, int rank);
 

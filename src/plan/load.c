@@ -104,8 +104,34 @@ static muon_status load_matrices(plan_param *out, const muon_param *in)
     return MUON_OK;
 }
 
+/* Of the parameters so far. */
+typedef struct totals {
+    int64_t elements, held; /* held: on all ranks, replicas included */
+} totals;
+
+static muon_status add_elements(totals *t, int64_t numel)
+{
+    REQUIRE(numel <= MUON__MAX_ELEMENTS - t->elements, E_SHAPE,
+            "%lld elements, and %lld in the parameters before it, are more than the %lld that a "
+            "plan can have",
+            (long long)numel, (long long)t->elements, (long long)MUON__MAX_ELEMENTS);
+    t->elements += numel;
+    return MUON_OK;
+}
+
+static muon_status add_held(totals *t, const layout *l)
+{
+    int64_t held = muon__layout_held(l);
+    REQUIRE(held <= MUON__MAX_HELD - t->held, E_LAYOUT,
+            "with its replicas all ranks together hold more than %lld elements",
+            (long long)MUON__MAX_HELD);
+    t->held += held;
+    return MUON_OK;
+}
+
 /* Everything about one parameter but its name, which the caller puts before the message. */
-static muon_status load_param(plan_param *out, const muon_plan *plan, const muon_param *in)
+static muon_status load_param(plan_param *out, const muon_plan *plan, const muon_param *in,
+                              totals *t)
 {
     TRY(muon__matrix_check_shape(in->ndim, in->shape));
     REQUIRE(in->group != MUON_AUTO, E_ARG,
@@ -119,13 +145,15 @@ static muon_status load_param(plan_param *out, const muon_plan *plan, const muon
     out->numel = 1;
     for (int d = 0; d < in->ndim; d++)
         out->numel *= in->shape[d];
+    TRY(add_elements(t, out->numel));
     out->dtype = in->dtype;
     out->grad_dtype = in->grad_dtype;
     out->copy_dtype = in->copy_dtype;
     out->group = in->group;
     out->expert = in->expert != 0;
     TRY(load_matrices(out, in));
-    return muon__layout_create(&out->layout, in, plan->meshes, plan->nmeshes, plan->nranks);
+    TRY(muon__layout_create(&out->layout, in, plan->meshes, plan->nmeshes, plan->nranks));
+    return add_held(t, out->layout);
 }
 
 static int by_name(const void *a, const void *b)
@@ -159,6 +187,7 @@ muon_status muon__plan_load_params(muon_plan *plan, const muon_param *params, si
             INT32_MAX - 1);
     TRY(CALLOC(&plan->params, nparams, "parameters"));
     size_t muon = 0;
+    totals t = {0};
     for (size_t i = 0; i < nparams; i++) {
         muon_param in;
         muon_param_init(&in, sizeof in);
@@ -168,7 +197,7 @@ muon_status muon__plan_load_params(muon_plan *plan, const muon_param *params, si
         plan_param *param = &plan->params[i];
         TRY(muon__strdup(&param->name, in.name));
         plan->nparams = i + 1;
-        muon_status status = load_param(param, plan, &in);
+        muon_status status = load_param(param, plan, &in, &t);
         if (status != MUON_OK) return muon__fail_in(status, "param '%s'", in.name);
         muon += param->rule == MUON_RULE_MUON;
     }

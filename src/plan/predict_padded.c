@@ -13,6 +13,7 @@
 typedef struct padded_load {
     rank_load load;
     double fill, fill_least; /* seconds: gathers and scatters of all batches, of the fastest one */
+    double bytes;            /* sent and received; with padding they need not fit 64 bits */
     int64_t floats;          /* of all tensors that it gets */
 } padded_load;
 
@@ -22,7 +23,7 @@ typedef struct padding {
     seat_groups seats;
     double *each;       /* [groups][nranks] */
     padded_load *ranks; /* [nranks] */
-    int64_t padding;
+    double padding;     /* bytes */
 } padding;
 
 /* Seconds for a byte between each rank and all others of its replica of the group, in which seats of an
@@ -82,34 +83,44 @@ static void pad_pattern(padding *s, size_t pattern)
     uint32_t param = muon__pattern_param(s->p, pattern);
     const layout *l = s->plan->params[param].layout;
     const seat_group *g = &s->seats.list[s->seats.of[pattern]];
-    int64_t seats = (int64_t)g->nseats, largest = 0, held = 0, floats;
+    int64_t seats = (int64_t)g->nseats, largest = 0, floats;
+    double held = 0;
     int64_t both_ways = muon__wire_bytes(s->plan) + (int64_t)sizeof(float);
     int64_t count = (int64_t)(s->p->first[pattern + 1] - s->p->first[pattern]);
     int64_t batches = (count + seats - 1) / seats, last = count - (batches - 1) * seats;
     for (int64_t k = 0; k < seats; k++) {
         int64_t numel = muon__layout_numel_of(l, muon__seat_rank(g, (size_t)k, 0));
         if (numel > largest) largest = numel;
-        held += numel * (batches - (k >= last)); /* of the tensors that it gets, there already */
+        held += (double)numel *
+                (double)(batches - (k >= last)); /* of the tensors that it gets, there already */
     }
     const double *each = s->each + s->seats.of[pattern] * (size_t)s->plan->nranks;
     double work = measure(&floats, s, param) / s->plan->config.machine.flops;
-    int64_t bytes = (seats - 1) * largest * both_ways; /* of a batch: sent, and received */
+    double bytes =
+        (double)(seats - 1) * (double)(largest * both_ways); /* of a batch: sent, and received */
     for (size_t k = 0; k < g->nseats; k++) {
         for (int i = 0; i < muon__seat_replicas(g, k); i++) {
             int rank = muon__seat_rank(g, k, i);
             padded_load *r = &s->ranks[rank];
-            double seconds = (double)bytes * each[rank];
+            double seconds = bytes * each[rank];
             muon__load_add(&r->load, &(rank_load){.work = (double)batches * work,
                                                   .in = (double)batches * seconds,
-                                                  .out = (double)batches * seconds,
-                                                  .bytes = 2 * batches * bytes});
+                                                  .out = (double)batches * seconds});
+            r->bytes += 2 * (double)batches * bytes;
             r->fill += (double)batches * seconds;
             r->fill_least = fmin(r->fill_least, seconds);
             r->floats += batches * floats;
         }
     }
-    int64_t useful = (count * s->plan->params[param].numel - held) * both_ways;
-    s->padding += (batches * bytes * seats - useful) * muon__layout_nholders(l, g->cell[0]);
+    double useful =
+        ((double)count * (double)s->plan->params[param].numel - held) * (double)both_ways;
+    s->padding +=
+        ((double)batches * bytes * (double)seats - useful) * muon__layout_nholders(l, g->cell[0]);
+}
+
+static int64_t whole(double bytes)
+{
+    return bytes < (double)INT64_MAX ? (int64_t)bytes : INT64_MAX;
 }
 
 static muon_status pad(muon_scheme *out, padding *s)
@@ -124,12 +135,12 @@ static muon_status pad(muon_scheme *out, padding *s)
     int64_t floats = 0;
     for (int r = 0; r < s->plan->nranks; r++)
         if (s->ranks[r].floats > floats) floats = s->ranks[r].floats;
-    *out = (muon_scheme){.padding_bytes = s->padding};
+    *out = (muon_scheme){.padding_bytes = whole(s->padding)};
     for (int r = 0; r < s->plan->nranks; r++) {
         const padded_load *rank = &s->ranks[r];
         double fill = floats <= WAVE_FLOATS ? rank->fill : fmin(rank->fill, rank->fill_least);
         out->makespan = fmax(out->makespan, muon__load_seconds(&rank->load) + fill);
-        if (rank->load.bytes > out->bytes_max) out->bytes_max = rank->load.bytes;
+        if (whole(rank->bytes) > out->bytes_max) out->bytes_max = whole(rank->bytes);
     }
     return MUON_OK;
 }

@@ -8,6 +8,7 @@
 #include "plan/route.h"
 #include "plan/traffic.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 enum {
@@ -34,8 +35,7 @@ static void choose_small(muon_plan *plan, int threads, int64_t floats)
                    muon__la_symmetric_tiles(m) < (int64_t)TILES_PER_THREAD * threads;
         int64_t scratch = plan->config.orthogonalize ? 0 : muon__ns_scratch(c->rows, c->cols);
         int64_t *most = c->small ? &plan->scratch_small : &plan->scratch_large;
-        if (scratch < 0)
-            scratch = INT64_MAX / 8 / plan->threads; /* refused when memory is asked for */
+        assert(scratch >= 0); /* as large as it would have to be, no tensor is */
         if (scratch > *most) *most = scratch;
     }
 }

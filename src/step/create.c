@@ -86,10 +86,11 @@ static muon_status make(muon_opt *opt, int in_file)
     TRY(muon__route_create(&opt->route, opt->plan, opt->comm.rank));
     TRY(make_settings(opt));
     TRY(make_step_lists(opt));
-    TRY(muon__opt_make_units(opt));
+    /* The largest first: what this machine cannot hold is known before work is spent on it. */
     TRY(muon__opt_make_state(opt));
     if (!in_file) TRY(muon__region_touch(&opt->memory, "optimizer state"));
     TRY(make_workspace(opt));
+    TRY(muon__opt_make_units(opt));
     TRY(muon__agree_create(&opt->agreement, &opt->comm, opt->plan));
     TRY(plain ? muon__reference_create(opt) : muon__exchange_create(opt));
     TRY(muon__pool_create(&opt->p, opt->plan->threads));
@@ -123,6 +124,11 @@ static muon_status make_together(muon_opt **out, const muon_config *config,
     if (opt) {
         opt->comm = comm;
         status = muon_plan_create(&opt->plan, config, params, nparams);
+        if (status == MUON_OK && opt->plan->nranks != comm.size)
+            status = muon__fail(MUON_E_ARG,
+                                "nranks is %d, but there is no communicator: only a plan can be "
+                                "made for other ranks",
+                                opt->plan->nranks);
     }
     TRY(muon__agree_on_plan(&comm, timeout, status, opt ? opt->plan : NULL));
     if (!opt) return MUON_E_NOMEM; /* which all have heard of in the line above */
