@@ -32,6 +32,7 @@ typedef struct fleet {
     size_t nparams;
     float constant; /* every element of every gradient, if it is not 0 */
     int blank;      /* 1: weights start as zeros */
+    int shift;      /* weights, gradients and copies are so many elements behind aligned memory */
 } fleet;
 
 typedef struct ship {
@@ -130,6 +131,17 @@ static inline void fleet_put(void *data, muon_dtype dtype, int64_t at, float val
 
 /* ---- A ship */
 
+static inline void *fleet_calloc(const fleet *f, size_t n, muon_dtype dtype)
+{
+    size_t before = (size_t)f->shift;
+    return (char *)calloc(n + before, fleet_bytes(dtype)) + before * fleet_bytes(dtype);
+}
+
+static inline void fleet_free(const fleet *f, void *data, muon_dtype dtype)
+{
+    if (data) free((char *)data - (size_t)f->shift * fleet_bytes(dtype));
+}
+
 static inline int64_t ship_part(ship *s, size_t i, const muon_part *part)
 {
     const muon_param *p = &s->f->params[i];
@@ -162,14 +174,14 @@ static inline void ship_allocate(ship *s, size_t i)
         if (muon_plan_part(plan, i, s->rank, k, &part, sizeof part) != MUON_OK) abort();
         ship_part(s, i, &part);
     }
-    s->buffers[i].param = calloc(n, fleet_bytes(p->dtype));
+    s->buffers[i].param = fleet_calloc(s->f, n, p->dtype);
     for (size_t e = 0; e < n && !s->f->blank; e++)
         fleet_put(s->buffers[i].param, p->dtype, (int64_t)e,
                   fleet_value(p->name, s->index[i][e], 0));
     if (s->f->groups[p->group].rule == MUON_RULE_FROZEN) return;
-    s->grads[i] = calloc(n, fleet_bytes(p->grad_dtype));
+    s->grads[i] = fleet_calloc(s->f, n, p->grad_dtype);
     s->buffers[i].grad = s->grads[i];
-    if (p->copy_dtype != MUON_NONE) s->buffers[i].copy = calloc(n, 2);
+    if (p->copy_dtype != MUON_NONE) s->buffers[i].copy = fleet_calloc(s->f, n, MUON_BF16);
 }
 
 /* The fleet stays where it is as long as the ship. A ship that failed may be destroyed, too. */
@@ -205,10 +217,11 @@ static inline muon_status ship_create(ship *s, const fleet *f, const muon_comm *
 static inline void ship_destroy(ship *s)
 {
     muon_destroy(s->opt);
-    for (int i = 0; i < FLEET_PARAMS; i++) {
-        free(s->buffers[i].param);
-        free(s->buffers[i].copy);
-        free(s->grads[i]);
+    for (size_t i = 0; s->f && i < s->f->nparams; i++) {
+        const muon_param *p = &s->f->params[i];
+        fleet_free(s->f, s->buffers[i].param, p->dtype);
+        fleet_free(s->f, s->buffers[i].copy, MUON_BF16);
+        fleet_free(s->f, s->grads[i], p->grad_dtype);
         free(s->index[i]);
     }
     memset(s, 0, sizeof *s);

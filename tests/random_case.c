@@ -246,8 +246,12 @@ static void draw_events(random_case *c, fleet *f)
         for (size_t i = 0; i < f->nparams; i++)
             c->missing[i] = pick(2) ? 0 : (unsigned)pick(1 << (CASE_STEPS + 1));
     }
-    for (size_t i = 0; i < f->nparams; i++)
-        c->zero[i] = pick(8) ? 0 : (unsigned)pick(1 << (CASE_STEPS + 1));
+    static const float factors[] = {0, -0.0f, 1e-42f, 1e-25f, 1e15f, 1e25f, 3.4e38f};
+    for (size_t i = 0; i < f->nparams; i++) {
+        c->hard[i] = pick(6) ? 0 : (unsigned)pick(1 << (CASE_STEPS + 1));
+        c->factor[i] = factors[pick(COUNT(factors))];
+    }
+    c->hard_logits = pick(2);
 }
 
 static int draw_nranks(void)
@@ -266,6 +270,7 @@ void random_case_draw(random_case *c, uint64_t seed, int nranks)
     fleet *f = &c->layouts[0];
     fleet_init(f);
     draw_config(c, &f->config);
+    f->shift = pick(2) ? 0 : pick(16);
     for (int g = 0; g < FROZEN; g++)
         draw_group(c, &f->groups[g]);
     for (int n = 1 + pick(CASE_PARAMS - 2 * CASE_LAYERS); n > 0; n--)

@@ -19,10 +19,12 @@ typedef struct random_case {
     fleet layouts[2];
     int nranks[2];
     muon_attention attention[CASE_LAYERS];
-    double custom[2][3]; /* coefficients */
-    unsigned missing[CASE_PARAMS],
-        zero[CASE_PARAMS];   /* bit s: in step s it has no gradient, or zeros */
-    int nan_step, nan_param; /* a NaN in a gradient; step 0: none */
+    double custom[2][3];           /* coefficients */
+    unsigned missing[CASE_PARAMS]; /* bit s: in step s it has no gradient */
+    unsigned hard[CASE_PARAMS];    /* bit s: in step s the gradient is multiplied by `factor` */
+    float factor[CASE_PARAMS];     /* 0, or so small or large that squares are no floats */
+    int nan_step, nan_param;       /* a NaN in a gradient; step 0: none */
+    int hard_logits;               /* 1: ranks have logits that are not finite, negative, or none */
     double grad_scale;
     double new_lr;       /* of the first group from step 2 on; 0: as it was */
     int tightness;       /* of the workspace: 0: no budget, 1: the least, 2: half as much again */

@@ -52,7 +52,8 @@ static void print_param(const random_case *c, size_t i, FILE *out)
             dtype_name(p->dtype), dtype_name(p->grad_dtype), dtype_name(p->copy_dtype));
     for (int step = 1; step <= c->steps; step++) {
         if (c->missing[i] >> step & 1) fprintf(out, ", no gradient in step %d", step);
-        if (c->zero[i] >> step & 1) fprintf(out, ", zeros in step %d", step);
+        if (c->hard[i] >> step & 1)
+            fprintf(out, ", times %g in step %d", (double)c->factor[i], step);
         if (c->nan_step == step && c->nan_param == (int)i) fprintf(out, ", NaN in step %d", step);
     }
     fprintf(out, "\n");
@@ -89,12 +90,12 @@ void random_case_print(const random_case *c, FILE *out)
     const muon_config *config = &f->config;
     fprintf(
         out,
-        "case %llu: %d ranks, %d steps, grad_scale %g\n"
+        "case %llu: %d ranks, %d steps, grad_scale %g, hard_logits %d, shift %d\n"
         "  path %s, threads %d, in_flight %d, workspace_budget %lld, machine.flops %g, "
         "ranks_per_node %lld, backend %s\n"
         "  wire %s, clip_norm %g, qk_threshold %g, qk_log_only %d, seed %llu, missing_grad %d\n",
-        (unsigned long long)c->seed, c->nranks[0], c->steps, c->grad_scale,
-        config->path == MUON_PATH_REFERENCE ? "reference" : "pipeline", config->threads,
+        (unsigned long long)c->seed, c->nranks[0], c->steps, c->grad_scale, c->hard_logits,
+        f->shift, config->path == MUON_PATH_REFERENCE ? "reference" : "pipeline", config->threads,
         config->in_flight, (long long)config->workspace_budget, config->machine.flops,
         (long long)config->machine.ranks_per_node, config->backend ? config->backend : "NULL",
         dtype_name(config->wire), config->clip_norm, config->qk_threshold, config->qk_log_only,

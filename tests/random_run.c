@@ -5,6 +5,8 @@
 #include "muon/checkpoint.h"
 #include "offload_fleet.h"
 
+#include <math.h>
+
 #define WRONG(...) set_wrong(wrong, __VA_ARGS__)
 
 __attribute__((format(printf, 2, 3))) static const char *set_wrong(char *wrong, const char *format,
@@ -35,22 +37,37 @@ static void fill_grads(ship *s, const random_case *c, int step)
     for (size_t i = 0; i < s->f->nparams; i++) {
         muon_dtype dtype = s->f->params[i].grad_dtype;
         for (int64_t e = 0; s->grads[i] && e < s->numel[i]; e++) {
-            if (c->zero[i] >> step & 1) fleet_put(s->grads[i], dtype, e, 0);
+            float value = c->factor[i] * fleet_value(s->f->params[i].name, s->index[i][e], step);
+            if (c->hard[i] >> step & 1) fleet_put(s->grads[i], dtype, e, value);
             if (c->nan_step == step && c->nan_param == (int)i && s->index[i][e] == 0)
-                fleet_put(s->grads[i], dtype, e, __builtin_nanf(""));
+                fleet_put(s->grads[i], dtype, e, NAN);
         }
         s->buffers[i].grad = c->missing[i] >> step & 1 ? NULL : s->grads[i];
     }
 }
 
-/* Each head's largest logit is seen by one rank only; the others saw smaller ones. */
-static void fill_logits(float logits[CASE_LAYERS][CASE_HEADS], int step, int rank, int nranks)
+/* Each head's largest logit is seen by one rank only; the others saw smaller ones, or what says nothing.
+ * A rank that saw no head of a layer may have no list of them. */
+static void fill_logits(const float *layers[CASE_LAYERS], float logits[CASE_LAYERS][CASE_HEADS],
+                        const random_case *c, int step, int rank, int nranks)
 {
-    for (int l = 0; l < CASE_LAYERS; l++)
+    static const float bad[] = {NAN, INFINITY, -INFINITY, -7, 0, NAN};
+    for (int l = 0; l < CASE_LAYERS; l++) {
+        int sees = 0;
         for (int h = 0; h < CASE_HEADS; h++) {
+            int mine = (l + h + step) % nranks == rank;
+            int kind = c->hard_logits ? (int)(((c->seed >> h) + (unsigned)l) % 8) : 3;
             float largest = 90 + 60 * fleet_value("logit", CASE_HEADS * l + h, step);
-            logits[l][h] = (l + h + step) % nranks == rank ? largest : largest - 40;
+            if (kind < 3)
+                logits[l][h] = mine ? bad[kind + step] : NAN;
+            else if (kind > 4 && !mine)
+                logits[l][h] = bad[kind - 5];
+            else
+                logits[l][h] = mine ? largest : largest - 40;
+            sees |= mine;
         }
+        layers[l] = c->hard_logits && !sees && l == 0 ? NULL : logits[l];
+    }
 }
 
 /* ---- Between steps */
@@ -94,9 +111,9 @@ static muon_status load(ship *s, const char *root)
 static muon_status take_step(ship *s, const random_case *c, int step, int nranks)
 {
     float logits[CASE_LAYERS][CASE_HEADS];
-    const float *layers[CASE_LAYERS] = {logits[0], logits[1]};
+    const float *layers[CASE_LAYERS];
     fill_grads(s, c, step);
-    fill_logits(logits, step, s->rank, nranks);
+    fill_logits(layers, logits, c, step, s->rank, nranks);
     s->args.max_logits = layers;
     s->args.grad_scale = c->grad_scale;
     muon_status status = ship_step(s);

@@ -75,7 +75,8 @@ static void drop_param(random_case *c, size_t at)
         c->layouts[k].nparams = n;
     }
     memmove(c->missing + at, c->missing + at + 1, (n - at) * sizeof *c->missing);
-    memmove(c->zero + at, c->zero + at + 1, (n - at) * sizeof *c->zero);
+    memmove(c->hard + at, c->hard + at + 1, (n - at) * sizeof *c->hard);
+    memmove(c->factor + at, c->factor + at + 1, (n - at) * sizeof *c->factor);
     if (c->nan_param == (int)at) c->nan_step = 0;
     if (c->nan_param > (int)at) c->nan_param--;
     for (size_t i = 0; i < c->layouts[0].config.nattention; i++)
@@ -122,7 +123,9 @@ static int simplify(random_case *c, int way)
     WAY(c->offload_at = 0)
     WAY(c->nan_step = 0)
     WAY(memset(c->missing, 0, sizeof c->missing))
-    WAY(memset(c->zero, 0, sizeof c->zero))
+    WAY(memset(c->hard, 0, sizeof c->hard))
+    WAY(c->hard_logits = 0)
+    WAY(c->layouts[0].shift = c->layouts[1].shift = 0)
     WAY(c->tightness = 0)
     WAY(c->new_lr = 0)
     WAY(c->grad_scale = 1)
@@ -221,6 +224,9 @@ static void any_layout_gives_the_bits_of_one_process(void **state)
     X("columns", has_text(f, 1, "cols"), 200)                                                      \
     X("transposed", has_text(f, 1, "transposed"), 100)                                             \
     X("attention", f->config.nattention, 100)                                                      \
+    X("hard logits", f->config.nattention && c->hard_logits, 50)                                   \
+    X("hard gradients", c->hard[0] >> 1, 50)                                                       \
+    X("buffers that are not aligned", f->shift % 4, 200)                                           \
     X("a NaN", c->nan_step, 100)                                                                   \
     X("missing gradients", f->config.missing_grad == MUON_MISSING_GRAD_SKIP, 200)                  \
     X("a budget", f->config.workspace_budget, 300)                                                 \
@@ -340,7 +346,7 @@ static void a_difference_of_one_bit_is_found(void **state)
 int main(int argc, char **argv)
 {
     program = argv[0];
-    if (getenv("MUON_TEST_QUICK")) ncases = 30;
+    if (getenv("MUON_TEST_QUICK")) ncases = 20;
     if (argc > 1) ncases = atoi(argv[1]);
     if (argc > 2) first_seed = strtoull(argv[2], NULL, 10);
     const struct CMUnitTest tests[] = {
