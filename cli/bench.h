@@ -48,9 +48,9 @@ bench_machine *bench_machine_create(bench_limit limit, size_t bytes, int threads
 double bench_machine_rate(bench_machine *machine);  /* one measurement: flops or bytes per second */
 void bench_machine_destroy(bench_machine *machine); /* NULL is fine */
 
-/* One product of n x n matrices, if this build has BLIS. in_bands: on threads of our own. */
+/* One product of n x n matrices, if this build has BLIS. */
 int bench_sgemm_exists(void);
-double bench_sgemm_seconds(float *c, float *a, float *b, int64_t n, int threads, int in_bands);
+double bench_sgemm_seconds(float *c, float *a, float *b, int64_t n, int threads);
 
 /* ---- values ------------------------------------------------------------------------------------ */
 

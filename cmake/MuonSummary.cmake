@@ -1,7 +1,7 @@
 # What was found, in a few lines at the end of a configure run.
 set(blis "none: only the reference backend, slow")
 if(MUON_HAVE_BLIS)
-    set(blis ${BLIS_LIBRARY})
+    set(blis "${BLIS_VERSION}, threads: ${BLIS_THREADING}, ${BLIS_LIBRARY}")
 endif()
 set(mpi "none: one process only")
 if(MUON_HAVE_MPI)

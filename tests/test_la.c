@@ -1,6 +1,7 @@
 /* Products: every backend against plain fp64 loops, on all shapes of tiles and strides. */
 #include "testlib.h"
 
+#include "base/blis.h"
 #include "la/la.h"
 
 #include <math.h>
@@ -165,6 +166,47 @@ static void backends_are_found_by_name(void **state)
     assert_fails(muon__la_find(&la, "openblas"), MUON_E_NAME, "'openblas' is not one of: ");
 }
 
+/* Versions share a file name, so what was linked and what runs can be two things. */
+static void a_blis_of_another_version_is_used_with_care_or_refused(void **state)
+{
+    (void)state;
+#ifdef MUON_HAVE_BLIS
+    static const struct {
+        blis_facts facts;
+        const char *error; /* NULL: fine */
+    } cases[] = {
+        {{"0.9.0", 64, 1}, NULL},
+        {{"0.9.0", 64, 8}, NULL}, /* the same version: told in every call */
+        {{"1.1", 64, 1}, NULL},
+        {{"1.1", 64, 8},
+         "runs is 1.1 and would start 8 threads for each product; libmuon was built for 0.9.0"},
+        {{"0.9.0", 32, 1}, "(0.9.0) has integers of 32 bits, must be 64"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        muon_status status = muon__blis_check_facts(&cases[i].facts, "0.9.0");
+        if (cases[i].error)
+            assert_fails(status, MUON_E_BACKEND, cases[i].error);
+        else
+            assert_ok(status);
+    }
+#endif
+}
+
+/* Every thread has been in a product while all others were. */
+static void warming_up_serves_all_threads_at_once(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(backends); i++) {
+        for (int threads = 1; threads <= 4; threads++) {
+            pool *workers = NULL;
+            assert_ok(muon__pool_create(&workers, threads));
+            assert_ok(muon__la_warm_up(backends[i], workers));
+            if (backends[i]->served) assert_true(*backends[i]->served >= threads);
+            muon__pool_destroy(workers);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +214,8 @@ int main(void)
         cmocka_unit_test(symmetric_products_are_full_and_exactly_symmetric),
         cmocka_unit_test(threads_do_not_change_a_bit),
         cmocka_unit_test(backends_are_found_by_name),
+        cmocka_unit_test(a_blis_of_another_version_is_used_with_care_or_refused),
+        cmocka_unit_test(warming_up_serves_all_threads_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,34 +2,13 @@
 
 #ifdef MUON_HAVE_BLIS
 
-/* The header of a library we do not own: its own style is not our warnings' business. */
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic"
-#pragma GCC diagnostic ignored "-Wundef"
-#pragma GCC diagnostic ignored "-Wstrict-prototypes"
-#include <blis.h>
-#pragma GCC diagnostic pop
+#include "base/blis.h"
 
-/* BLIS takes pointers to what it only reads. */
-static float *unconst(const float *x)
-{
-    union {
-        const float *in;
-        float *out;
-    } pointer = {x};
-    return pointer.out;
-}
-
-/* Always one thread: the tiles of a product are what runs in parallel. "sup" are the kernels that
- * skip packing: good for small operands, and for others slower by up to a half. */
 static void multiply(int64_t m, int64_t n, int64_t k, float alpha, mat a, mat b, float beta,
                      float *c, int64_t ldc, int sup)
 {
-    rntm_t runtime = BLIS_RNTM_INITIALIZER;
-    bli_rntm_set_num_threads(1, &runtime);
-    if (!sup) bli_rntm_disable_l3_sup(&runtime);
-    bli_sgemm_ex(BLIS_NO_TRANSPOSE, BLIS_NO_TRANSPOSE, m, n, k, &alpha, unconst(a.data), a.rs, a.cs,
-                 unconst(b.data), b.rs, b.cs, &beta, c, ldc, 1, NULL, &runtime);
+    blis_matrix left = {a.data, a.rs, a.cs}, right = {b.data, b.rs, b.cs};
+    muon__blis_gemm(m, n, k, alpha, left, right, beta, c, ldc, sup);
 }
 
 #else
@@ -52,6 +31,7 @@ static void multiply(int64_t m, int64_t n, int64_t k, float alpha, mat a, mat b,
 
 #endif
 
+/* Kernels that skip packing are good for small operands, and for others slower by up to a half. */
 void blas_gemm(int64_t m, int64_t n, int64_t k, float alpha, mat a, mat b, float beta, float *c,
                int64_t ldc)
 {

@@ -45,7 +45,10 @@
  *              most 2^48 elements, all ranks hold at most 2^58, and there are 2^24 logical matrices.
  *   Threads    One thread at a time per object; different objects at the same time are fine. After a
  *              fork, the child leaves its parent's objects alone and may create its own.
- *   Memory     What a step needs is allocated at creation. muon_step allocates nothing.
+ *   Memory     What a step needs is allocated at creation. muon_step allocates nothing. BLIS packs into
+ *              pools of the process: creation has them serve all threads at once. Two exceptions are
+ *              BLIS's: 0.9 with OpenMP, and any BLIS with threads that is not the version libmuon was
+ *              built for, take a small block for every product and give it back. A serial BLIS does not.
  *   Bits       The result depends on the inputs only, not on threads, alignment, ranks or sharding,
  *              and not on the caller's floating-point mode (rounding, flushing to zero, traps) or
  *              locale: inside, both are the default ones. Callbacks and transports run in the
@@ -105,7 +108,8 @@ MUON_API const char *muon_version(void);
     X(E_COMM, -18, "communication failed")                                                         \
     X(E_DISAGREE, -19, "ranks disagree")                                                           \
     X(E_TIMEOUT, -20, "a rank did not come in time")                                               \
-    X(E_NO_CHECKPOINT, -21, "there is no checkpoint")
+    X(E_NO_CHECKPOINT, -21, "there is no checkpoint")                                              \
+    X(E_BACKEND, -22, "a linear algebra library cannot be used")
 
 typedef enum muon_status {
 #define MUON_STATUS_ENUM(name, value, text) MUON_##name = (value),

@@ -10,6 +10,8 @@
 #include "base/pool.h"
 #include "base/status.h"
 
+#include <stdatomic.h>
+
 typedef struct la_view { /* a matrix in memory: element (i, j) is data[i * rs + j * cs] */
     const float *data;
     int64_t rs, cs;
@@ -22,9 +24,11 @@ typedef struct la_ops {
                  int64_t ldc);
     /* The same for n = m, on and below the diagonal; above it c may hold anything afterwards. */
     void (*gemmt)(int64_t m, int64_t k, float alpha, la_view a, la_view b, float *c, int64_t ldc);
-    /* Takes the memory that a product on this thread needs, calls meet(arg) while it has it, and
-     * gives it back to where products get it from. NULL: products need none. */
-    void (*hold_memory)(void (*meet)(void *arg), void *arg);
+    /* Can products be made here, and be right? Before the first one. NULL: always. */
+    muon_status (*check)(void);
+    /* For a library whose products take memory from pools: how many threads at the same time the pools
+     * have served. NULL: products need no memory. */
+    atomic_int *served;
 } la_ops;
 
 extern const la_ops muon__la_reference; /* plain loops, fp64 sums: the oracle */
@@ -32,12 +36,13 @@ extern const la_ops muon__la_reference; /* plain loops, fp64 sums: the oracle */
 extern const la_ops muon__la_blis;
 #endif
 
-/* NULL: the fastest there is. An unknown name lists the known ones. */
+/* NULL: the fastest that was built in. An unknown name lists the known ones; a backend that cannot be
+ * used says why. */
 muon_status muon__la_find(const la_ops **out, const char *name);
 
-/* Waits until all threads run, and lets a backend take all the memory they can need at the same
- * time, so that no product has to. */
-void muon__la_warm_up(const la_ops *la, pool *p);
+/* Waits until all threads run, and has the backend's pools serve them all at the same time, so that no
+ * product has to wait for memory (warm_up.c). */
+muon_status muon__la_warm_up(const la_ops *la, pool *p);
 
 /* c[m][n] = alpha a b + beta d + diagonal I. */
 typedef struct la_product {

@@ -41,8 +41,7 @@ static muon_status make(muon_ortho *o, const muon_group *settings, int threads, 
                                                (size_t)o->scratch_each * sizeof(float));
         if (pass == 0) TRY(muon__arena_alloc(&o->memory, "orthogonalization workspace"));
     }
-    muon__la_warm_up(o->la, o->p);
-    return MUON_OK;
+    return muon__la_warm_up(o->la, o->p);
 }
 
 muon_status muon_ortho_create(muon_ortho **out, int64_t batch, int64_t rows, int64_t cols,

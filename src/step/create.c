@@ -94,7 +94,7 @@ static muon_status make(muon_opt *opt, int in_file)
     TRY(muon__agree_create(&opt->agreement, &opt->comm, opt->plan));
     TRY(plain ? muon__reference_create(opt) : muon__exchange_create(opt));
     TRY(muon__pool_create(&opt->p, opt->plan->threads));
-    muon__la_warm_up(opt->la, opt->p);
+    TRY(muon__la_warm_up(opt->la, opt->p));
     if (!plain) muon__exchange_look_after(opt);
     return MUON_OK;
 }

@@ -1,0 +1,98 @@
+#include "base/blis.h"
+
+#include <string.h>
+
+/* The header of a library we do not own: its own style is not our warnings' business. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wundef"
+#pragma GCC diagnostic ignored "-Wstrict-prototypes"
+#include <blis.h>
+#pragma GCC diagnostic pop
+
+int muon__blis_matches(void)
+{
+    return strcmp(bli_info_get_version_str(), MUON_BLIS_VERSION) == 0;
+}
+
+static int64_t threads_by_default(void)
+{
+    int64_t ways = 1,
+            loops[] = {bli_thread_get_jc_nt(), bli_thread_get_pc_nt(), bli_thread_get_ic_nt(),
+                       bli_thread_get_jr_nt(), bli_thread_get_ir_nt()};
+    for (size_t i = 0; i < sizeof loops / sizeof *loops; i++)
+        if (loops[i] > 1) ways *= loops[i];
+    int64_t threads = bli_thread_get_num_threads();
+    return threads > ways ? threads : ways;
+}
+
+muon_status muon__blis_check_facts(const blis_facts *facts, const char *built_for)
+{
+    REQUIRE(facts->integer_bits == 64, E_BACKEND,
+            "backend 'blis': the BLIS that runs (%s) has integers of %lld bits, must be 64",
+            facts->version, (long long)facts->integer_bits);
+    REQUIRE(
+        facts->threads == 1 || strcmp(facts->version, built_for) == 0, E_BACKEND,
+        "backend 'blis': the BLIS that runs is %s and would start %lld threads for each product; "
+        "libmuon was built for %s and cannot tell it not to. Build libmuon again, or unset "
+        "BLIS_NUM_THREADS, OMP_NUM_THREADS and BLIS_xx_NT",
+        facts->version, (long long)facts->threads, built_for);
+    return MUON_OK;
+}
+
+muon_status muon__blis_check(void)
+{
+    blis_facts facts = {.version = bli_info_get_version_str(),
+                        .integer_bits = bli_info_get_int_type_size(),
+                        .threads = muon__blis_matches() ? 1 : threads_by_default()};
+    return muon__blis_check_facts(&facts, MUON_BLIS_VERSION);
+}
+
+_Static_assert(sizeof(dim_t) == 8 && sizeof(inc_t) == 8, "BLIS with 64-bit integers");
+
+/* BLIS takes pointers to what it only reads. */
+static float *unconst(const float *x)
+{
+    union {
+        const float *in;
+        float *out;
+    } pointer = {x};
+    return pointer.out;
+}
+
+/* Since 1.0 the initial value means one thread. Nothing here is a call into the library, so that a
+ * program built with one version can be loaded with another. */
+static rntm_t one_thread(int sup)
+{
+    rntm_t runtime = BLIS_RNTM_INITIALIZER;
+    if (bli_rntm_num_threads(&runtime) != 1) bli_rntm_set_num_threads(1, &runtime);
+    if (!sup) bli_rntm_disable_l3_sup(&runtime);
+    return runtime;
+}
+
+void muon__blis_gemm(int64_t m, int64_t n, int64_t k, float alpha, blis_matrix a, blis_matrix b,
+                     float beta, float *c, int64_t ldc, int sup)
+{
+    if (!muon__blis_matches()) {
+        bli_sgemm(BLIS_NO_TRANSPOSE, BLIS_NO_TRANSPOSE, m, n, k, &alpha, unconst(a.data), a.rs,
+                  a.cs, unconst(b.data), b.rs, b.cs, &beta, c, ldc, 1);
+        return;
+    }
+    rntm_t runtime = one_thread(sup);
+    bli_sgemm_ex(BLIS_NO_TRANSPOSE, BLIS_NO_TRANSPOSE, m, n, k, &alpha, unconst(a.data), a.rs, a.cs,
+                 unconst(b.data), b.rs, b.cs, &beta, c, ldc, 1, NULL, &runtime);
+}
+
+void muon__blis_gemmt(int64_t m, int64_t k, float alpha, blis_matrix a, blis_matrix b, float *c,
+                      int64_t ldc)
+{
+    float zero = 0;
+    if (!muon__blis_matches()) {
+        bli_sgemmt(BLIS_LOWER, BLIS_NO_TRANSPOSE, BLIS_NO_TRANSPOSE, m, k, &alpha, unconst(a.data),
+                   a.rs, a.cs, unconst(b.data), b.rs, b.cs, &zero, c, ldc, 1);
+        return;
+    }
+    rntm_t runtime = one_thread(0);
+    bli_sgemmt_ex(BLIS_LOWER, BLIS_NO_TRANSPOSE, BLIS_NO_TRANSPOSE, m, k, &alpha, unconst(a.data),
+                  a.rs, a.cs, unconst(b.data), b.rs, b.cs, &zero, c, ldc, 1, NULL, &runtime);
+}

@@ -1,0 +1,44 @@
+/* blis.h - products by BLIS on the calling thread, whichever version of it runs.
+ *
+ * BLIS 0.9, 1.x and 2.x are all called libblis.so.4, but their structs differ. What they share is the
+ * typed interface, functions of numbers and pointers. Its expert half takes a struct, the runtime, and
+ * is worth having: with it a call has one thread whatever the environment says, and does without the
+ * kernels that skip packing ("sup"), which lose up to half the speed on large operands. So that half is
+ * used if the BLIS that runs has the version of the headers this was compiled with, and else the
+ * plain half: right in any case, slower, and refused where it would start threads. */
+#ifndef BASE_BLIS_H
+#define BASE_BLIS_H
+
+#include "base/status.h"
+
+typedef struct blis_matrix { /* element (i, j) is data[i * rs + j * cs] */
+    const float *data;
+    int64_t rs, cs;
+} blis_matrix;
+
+/* What there is to know of the BLIS that runs. */
+typedef struct blis_facts {
+    const char *version;
+    int64_t integer_bits;
+    int64_t threads; /* of a product without a runtime: as the environment says, or the host */
+} blis_facts;
+
+/* To be asked before the first product: can products be right, and on one thread? */
+muon_status muon__blis_check(void);
+
+/* The same of facts that may be made up, by a libmuon that was built for the version. */
+muon_status muon__blis_check_facts(const blis_facts *facts, const char *built_for);
+
+/* Does the BLIS that runs have the version of the headers? */
+int muon__blis_matches(void);
+
+/* c[m][n] = alpha a[m][k] b[k][n] + beta c, in rows of ldc floats. sup: it may skip packing, which is
+ * good for small operands. */
+void muon__blis_gemm(int64_t m, int64_t n, int64_t k, float alpha, blis_matrix a, blis_matrix b,
+                     float beta, float *c, int64_t ldc, int sup);
+
+/* c[m][m] = alpha a[m][k] b[k][m] on and below the diagonal. */
+void muon__blis_gemmt(int64_t m, int64_t k, float alpha, blis_matrix a, blis_matrix b, float *c,
+                      int64_t ldc);
+
+#endif
