@@ -287,7 +287,7 @@ static void a_step_is_one_reduction_and_allocates_nothing(void **state)
     for (int rank = 0; rank < RANKS; rank++)
         messages += muon__threads_count(world, rank).messages;
     assert_int_equal(messages,
-                     (STEPS + 3) * 2 * (RANKS - 1)); /* and trouble, its question, the end */
+                     (STEPS + 3) * 4 * (RANKS - 1)); /* and trouble, its question, the end */
     muon__threads_destroy(world);
 }
 

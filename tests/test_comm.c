@@ -217,7 +217,7 @@ static void wait_in_vain(int rank, const muon_comm *comm, void *arg)
     ranks_barrier();
     if (rank == 0)
         rank_fails(muon__comm_wait(comm, batch, 0.05, "wave %d", 3), MUON_E_TIMEOUT,
-                   "rank 0 waited 0.05 s for rank 2 (wave 3)");
+                   "no word from rank 2: rank 0 waited 0.05 s for rank 2 (wave 3)");
     muon__comm_close(comm, batch);
     ranks_barrier();
     /* The withdrawn receive is not met any more: this one waits for another. */
@@ -350,7 +350,7 @@ static void messages_that_cannot_be_are_refused(void **state)
     muon_message good = {.data = data, .bytes = 8, .peer = 0};
     muon_batch *batch = NULL;
     assert_fails(comm->ops->open(comm->self, &batch, MUON_SEND, MUON_CHANNELS, &good, 1),
-                 MUON_E_ARG, "channel is 4, must be 0..3");
+                 MUON_E_ARG, "channel is 5, must be 0..4");
     muon__threads_destroy(world);
 }
 

@@ -75,7 +75,7 @@ static void step_without_one(int rank, const muon_comm *comm, void *arg)
     muon_status status = ship_step(&s);
     if (rank != ODD) atomic_fetch_add(&a->gone, 1);
     rank_fails(status, MUON_E_TIMEOUT,
-               rank == ODD ? "did not come to muon_step within 0.4 s"
+               rank == ODD ? "to muon_step" /* it came too late, or saw nobody any more */
                            : "rank 2 did not come to muon_step within 0.4 s");
     rank_check(ship_digest(&s) == before, "something has changed");
     rank_fails(ship_step(&s), MUON_E_BROKEN, "destroy");

@@ -5,7 +5,7 @@
 #include "fleet.h"
 
 enum { RANKS = 3, STEPS = 3 };
-#define WAIT 1.0 /* seconds; much more than ranks that come need */
+#define WAIT 2.5 /* seconds; much more than ranks that come need */
 
 typedef enum kind { OPEN, START, TEST, DEAD } kind;
 

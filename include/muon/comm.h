@@ -64,7 +64,9 @@ struct muon_comm {
     int sharing;
 };
 
-enum { MUON_CHANNELS = 4 }; /* channels are 0..MUON_CHANNELS - 1 */
+/* Channels are 0..MUON_CHANNELS - 1. The last one is used only after a timeout: all ranks that have
+ * waited in vain then tell all others for whom. */
+enum { MUON_CHANNELS = 5 };
 
 /* For transports: sets muon_last_error() of this thread and returns `status`. */
 MUON_API muon_status muon_comm_fail(muon_status status, const char *format, ...)

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mode.h"
 #include "base/versioned.h"
+#include "comm/roll.h"
 
 #include <assert.h>
 #include <sched.h>
@@ -113,28 +114,43 @@ void muon__comm_rest(int *turn)
     if (naps < DOUBLINGS) ++*turn;
 }
 
+muon_status muon__comm_poll(const muon_comm *c, muon_batch *batch, double seconds, int *done)
+{
+    double deadline = muon__seconds() + seconds;
+    for (int turn = 0;;) {
+        /* The clock first: a process that was stopped for long still looks once at what has come. */
+        int late = muon__seconds() >= deadline;
+        TRY(muon__comm_test(c, batch, done));
+        if (*done || late) return MUON_OK;
+        muon__comm_rest(&turn);
+    }
+}
+
+/* The peer may be well and wait for somebody itself: who is missing comes out when all who wait tell
+ * each other. */
 static muon_status fail_late(const muon_comm *c, muon_batch *batch, double timeout,
                              const char *stage)
 {
     int peer;
     IN_HOST_MODE(peer = c->ops->late(c->self, batch));
     if (peer < 0) FAIL(E_TIMEOUT, "rank %d waited %g s (%s)", c->rank, timeout, stage);
-    FAIL(E_TIMEOUT, "rank %d waited %g s for rank %d (%s)", c->rank, timeout, peer, stage);
+    roll_waits waits = {0};
+    char names[ROLL_NAMES];
+    muon__roll_wait(&waits, peer);
+    muon__roll_call(c, &waits, timeout, names);
+    REQUIRE(!*names, E_TIMEOUT, "no word from %s: rank %d waited %g s for rank %d (%s)", names,
+            c->rank, timeout, peer, stage);
+    FAIL(E_TIMEOUT,
+         "rank %d waited %g s for rank %d (%s); every rank that is waited for waits, too", c->rank,
+         timeout, peer, stage);
 }
 
 muon_status muon__comm_wait(const muon_comm *c, muon_batch *batch, double timeout,
                             const char *stage, ...)
 {
-    double deadline = muon__seconds() + timeout;
-    for (int turn = 0;;) {
-        /* The clock first: a process that was stopped for long still looks once at what has come. */
-        int late = muon__seconds() > deadline;
-        int done = 0;
-        TRY(muon__comm_test(c, batch, &done));
-        if (done) return MUON_OK;
-        if (late) break;
-        muon__comm_rest(&turn);
-    }
+    int done = 0;
+    TRY(muon__comm_poll(c, batch, timeout, &done));
+    if (done) return MUON_OK;
     char text[MUON__MESSAGE_MAX];
     va_list args;
     va_start(args, stage);

@@ -6,7 +6,7 @@
 #include "muon/comm.h"
 
 /* Which channel a message is on. */
-enum { CHANNEL_GATHER, CHANNEL_SCATTER, CHANNEL_AGREE, CHANNEL_SPARE };
+enum { CHANNEL_GATHER, CHANNEL_SCATTER, CHANNEL_AGREE, CHANNEL_SPARE, CHANNEL_ROLL };
 
 /* Reads and checks a caller's communicator: version, functions present, 0 <= rank < size. */
 muon_status muon__comm_load(muon_comm *out, const muon_comm *in);
@@ -23,8 +23,12 @@ size_t muon__comm_free(const muon_comm *c, void *memory, size_t bytes);
 muon_status muon__comm_start(const muon_comm *c, muon_batch *batch);
 muon_status muon__comm_test(const muon_comm *c, muon_batch *batch, int *done);
 
-/* Tests until it is done. MUON_E_TIMEOUT after `timeout` seconds: "rank 2 waited 600 s for rank 5
- * (gathering wave 3)"; stage is a format for what is in parentheses. */
+/* Tests until it is done, or for so many seconds. */
+muon_status muon__comm_poll(const muon_comm *c, muon_batch *batch, double seconds, int *done);
+
+/* Tests until it is done. MUON_E_TIMEOUT after `timeout` seconds and a roll call (comm/roll.h): "no word
+ * from rank 7: rank 2 waited 600 s for rank 5 (gathering wave 3)"; stage is a format for what is in
+ * parentheses. */
 muon_status muon__comm_wait(const muon_comm *c, muon_batch *batch, double timeout,
                             const char *stage, ...) __attribute__((format(printf, 4, 5)));
 

@@ -1,9 +1,10 @@
 /* tree.h - all ranks combine a block of memory, and all get the result.
  *
  * Up a binomial tree to rank 0 and down again, in messages that are opened once: running it allocates
- * nothing and sets nothing up. A rank that does not come in time makes every rank that did return the
- * same MUON_E_TIMEOUT, which names it; a rank waits a little longer for children with many ranks
- * behind them, so that who knows most speaks first. */
+ * nothing and sets nothing up. Every run begins by saying which call it is of. Ranks that are in
+ * different calls all return the same MUON_E_DISAGREE, and can go on: each has taken part in one run,
+ * of whatever tree on that channel. If a rank does not come, those that did return MUON_E_TIMEOUT and
+ * name it. */
 #ifndef COMM_TREE_H
 #define COMM_TREE_H
 
@@ -18,11 +19,15 @@ muon_status muon__tree_create(tree **out, const muon_comm *comm, int channel, si
                               tree_combine_fn combine, void *user, double timeout);
 size_t muon__tree_destroy(tree *t); /* NULL is fine; returns what muon__comm_free does */
 
+/* Whose it is: a number that all ranks have for the same object. 0 at first, nobody's. */
+void muon__tree_set_object(tree *t, int64_t object);
+
 /* The block: filled in before a run, the result after it. Aligned for any type; zeros at first. */
 void *muon__tree_block(tree *t);
 
-/* stage is for the message: "rank 3 did not come to muon_step within 600 s". After a failure the tree
- * can only be destroyed, and the block has no meaning. */
+/* stage is what ranks must have in common, and for messages: "rank 3 did not come to muon_step within
+ * 600 s", "rank 1 is in muon_load, rank 0 in muon_step". After a failure the block has no meaning, and
+ * after another one than MUON_E_DISAGREE the tree can only be destroyed. */
 muon_status muon__tree_run(tree *t, const char *stage);
 
 #endif
