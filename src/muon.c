@@ -27,13 +27,19 @@ const char *muon_phase_name(muon_phase phase)
     return (unsigned)phase < MUON_NPHASES ? names[phase] : "unknown phase";
 }
 
+static muon_status check_create(muon_opt **out, const muon_param *params, size_t nparams)
+{
+    REQUIRE(out, E_ARG, "muon_create: out and config must not be NULL");
+    REQUIRE(params || nparams == 0, E_ARG, "muon_create: params is NULL, nparams is %zu", nparams);
+    return MUON_OK;
+}
+
 muon_status muon_create(muon_opt **out, const muon_config *config, const muon_param *params,
                         size_t nparams)
 {
     OWN_MODE;
-    REQUIRE(out && config, E_ARG, "muon_create: out and config must not be NULL");
-    REQUIRE(params || nparams == 0, E_ARG, "muon_create: params is NULL, nparams is %zu", nparams);
-    return muon__opt_create(out, config, params, nparams);
+    REQUIRE(config, E_ARG, "muon_create: out and config must not be NULL");
+    return muon__opt_create(out, config, params, nparams, check_create(out, params, nparams));
 }
 
 void muon_destroy(muon_opt *opt)
@@ -48,9 +54,11 @@ const muon_plan *muon_get_plan(const muon_opt *opt)
 }
 
 /* With many ranks a bad argument on one of them is everybody's error, so it is carried along. */
-static muon_status read_step(muon_step_args *in, const muon_step_args *args,
+static muon_status read_step(muon_step_args *in, const muon_opt *opt, const muon_step_args *args,
                              const muon_result *result)
 {
+    REQUIRE(!opt->unloaded, E_BROKEN,
+            "muon_step: the last muon_load failed half-way; load a complete checkpoint first");
     REQUIRE(args, E_ARG, "muon_step: args must not be NULL");
     TRY(muon__struct_load(in, sizeof *in, sizeof *in, args, "muon_step_args"));
     REQUIRE(in->buffers, E_ARG, "muon_step: args.buffers is NULL");
@@ -67,13 +75,10 @@ static muon_status read_step(muon_step_args *in, const muon_step_args *args,
 muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *result)
 {
     OWN_MODE;
-    REQUIRE(opt, E_ARG, "muon_step: opt must not be NULL");
-    REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");
-    REQUIRE(!opt->unloaded, E_BROKEN,
-            "muon_step: the last muon_load failed half-way; load a complete checkpoint first");
+    TRY(muon__opt_check(opt, "muon_step"));
     muon_step_args in;
     muon_step_args_init(&in, sizeof in);
-    muon_status status = read_step(&in, args, result);
+    muon_status status = read_step(&in, opt, args, result);
     TRY(muon__step_run(opt, &in, status, result != NULL));
     if (!result) return MUON_OK;
     size_t size = result->struct_size;

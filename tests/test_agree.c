@@ -24,7 +24,7 @@ static void start_stepper(stepper *s, const muon_comm *comm)
     memset(s, 0, sizeof *s);
     init_model(&s->m, comm ? comm->size : 1);
     rank_ok(muon_plan_create(&s->plan, &s->m.config, s->m.params, s->m.nparams));
-    rank_ok(muon__agree_create(&s->a, comm, s->plan));
+    rank_ok(muon__agree_create(&s->a, comm, s->plan, 1));
     s->settings[0] = (step_setting){"grad_scale", 1};
     s->settings[1] = (step_setting){"clip_norm", 0.5};
 }
@@ -124,7 +124,7 @@ static void without_a_communicator_the_word_is_its_own(void **state)
     muon_plan *plan = NULL;
     assert_ok(muon_plan_create(&plan, &m.config, m.params, m.nparams));
     agree *a = NULL;
-    assert_ok(muon__agree_create(&a, NULL, plan));
+    assert_ok(muon__agree_create(&a, NULL, plan, 1));
     unsigned char flags[NPARAMS] = {AGREE_PRESENT, AGREE_ABSENT, 0, AGREE_PRESENT};
     float logits[HEADS] = {1, INFINITY, -2, NAN};
     const float *given[2] = {NULL, logits};
@@ -374,7 +374,7 @@ static void stay_away(int rank, const muon_comm *comm, void *arg)
     init_model(&s.m, comm->size);
     s.m.config.timeout = 0.5;
     rank_ok(muon_plan_create(&s.plan, &s.m.config, s.m.params, s.m.nparams));
-    rank_ok(muon__agree_create(&s.a, comm, s.plan));
+    rank_ok(muon__agree_create(&s.a, comm, s.plan, 1));
     ranks_barrier();
     fresh_word(&s);
     if (rank != 3) {
@@ -405,7 +405,7 @@ static void memory_that_runs_out_leaves_nothing_behind(void **state)
     for (int64_t k = 0;; k++) {
         agree *a = NULL;
         testlib_allow_allocations(k);
-        muon_status status = muon__agree_create(&a, muon__threads_comm(world, 0), plan);
+        muon_status status = muon__agree_create(&a, muon__threads_comm(world, 0), plan, 1);
         testlib_allow_allocations(-1);
         muon__agree_destroy(a);
         if (status == MUON_OK) break;
@@ -429,7 +429,7 @@ static void one_has_no_memory(int rank, const muon_comm *comm, void *arg)
         ranks_barrier();
         if (turn != rank) continue;
         testlib_allow_allocations(rank == 1 ? 4 : -1);
-        status = muon__agree_create(&s.a, comm, s.plan);
+        status = muon__agree_create(&s.a, comm, s.plan, 1);
         testlib_allow_allocations(-1);
     }
     ranks_barrier();

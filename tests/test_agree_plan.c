@@ -26,7 +26,7 @@ static void agree_on_plan(int rank, const muon_comm *comm, void *arg)
     c->change(&m, rank);
     muon_plan *plan = NULL;
     muon_status status = muon_plan_create(&plan, &m.config, m.params, m.nparams);
-    status = muon__agree_on_plan(comm, PATIENT, status, plan);
+    status = muon__agree_on_plan(comm, PATIENT, status, plan, &(int64_t){0});
     muon_plan_destroy(plan);
     rank_check(status == c->want, "got %s, want %s: %s", muon_status_name(status),
                muon_status_name(c->want), muon_last_error());
@@ -270,7 +270,8 @@ static void find_in_crowd(int rank, const muon_comm *comm, void *arg)
     char want[128];
     snprintf(want, sizeof want, "param 'p%zu': shape is [4, 8] on rank 0, [4, 9] on rank 2",
              c->odd);
-    rank_fails(muon__agree_on_plan(comm, PATIENT, MUON_OK, plan), MUON_E_DISAGREE, want);
+    rank_fails(muon__agree_on_plan(comm, PATIENT, MUON_OK, plan, &(int64_t){0}), MUON_E_DISAGREE,
+               want);
     muon_plan_destroy(plan);
     free(params);
     free(names);
@@ -334,7 +335,7 @@ static void the_lowest_rank_that_failed_speaks(void **state)
         for (int failing = 0; failing <= sizes[i]; failing += 1 + sizes[i] / 5)
             ranks_run(sizes[i], agree_on_status, &failing);
     assert_int_equal(muon__agree_on_status(NULL, 1, MUON_E_IO, "x"), MUON_E_IO);
-    assert_int_equal(muon__agree_on_plan(NULL, 1, MUON_OK, NULL), MUON_OK);
+    assert_int_equal(muon__agree_on_plan(NULL, 1, MUON_OK, NULL, &(int64_t){0}), MUON_OK);
 }
 
 int main(void)

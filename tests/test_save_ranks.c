@@ -148,7 +148,7 @@ static const save_case saves[] = {
     {"more metadata", save_more_metadata, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
     {"no metadata", save_no_metadata, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
     {"no weights", save_no_weights, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
-    {"beside", save_beside, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
+    {"beside", save_beside, MUON_E_DISAGREE, "rank 2 is in muon_save_start, rank 0 in muon_save"},
     {"negative step", save_negative_step, MUON_E_VALUE, "rank 2: muon_save: step is -3"},
     {"no root", save_nowhere, MUON_E_ARG, "rank 2: muon_save: root"},
     {"reserved key", save_reserved, MUON_E_NAME, "rank 2: metadata key 'muon.step'"},
@@ -414,7 +414,7 @@ static void a_rank_that_does_not_come_to_finish(void **state)
     set_stage(&s, 0.3);
     squadron_ok(&s.q, act_start, s.root.path);
     squadron_try(&s.q, act_finish_but_late, NULL);
-    check_late(&s.q, "muon_save");
+    check_late(&s.q, "muon_save_finish");
     assert_string_equal(names_in(s.root.path), "");
     check_broken(&s);
     clear_stage(&s);

@@ -54,7 +54,11 @@
  *              locale: inside, both are the default ones. Callbacks and transports run in the
  *              caller's, and after the call they and the exception flags are as they were.
  *   Ranks      With a communicator in the config, muon_create, muon_step and what says so below are
- *              collective: every rank calls them, in the same order.
+ *              collective: every rank calls them, in the same order. What is wrong on one rank is the
+ *              same error on all. Ranks that are in different calls, or in a call of different
+ *              optimizers, all return MUON_E_DISAGREE, which says who is where; nothing has changed,
+ *              and they can go on. A rank that does not come is named by all others, with
+ *              MUON_E_TIMEOUT.
  */
 #ifndef MUON_MUON_H
 #define MUON_MUON_H
@@ -101,7 +105,7 @@ MUON_API const char *muon_version(void);
     X(E_NOMEM, -11, "out of memory")                                                               \
     X(E_BUDGET, -12, "memory budget cannot be met")                                                \
     X(E_CALLBACK, -13, "a caller's function failed")                                               \
-    X(E_BROKEN, -14, "the object failed half-way; its message says what is left")                  \
+    X(E_BROKEN, -14, "the object cannot be used any more, or not yet; its message says why")        \
     X(E_IO, -15, "reading or writing a file failed")                                               \
     X(E_FORMAT, -16, "malformed file")                                                             \
     X(E_LAYOUT, -17, "sharding does not fit the tensor or the ranks")                              \

@@ -118,9 +118,12 @@ static muon_status load_any(muon_opt *opt, candidates *all, const muon_load_args
     }
 }
 
-static muon_status read_args(muon_load_args *in, const char *path, const muon_load_args *args)
+static muon_status read_args(muon_load_args *in, const muon_opt *opt, const char *path,
+                             const muon_load_args *args)
 {
     muon_load_args_init(in, sizeof *in);
+    REQUIRE(!opt->saving, E_ARG,
+            "muon_load: an earlier muon_save_start waits for muon_save_finish");
     if (args) TRY(muon__struct_load(in, sizeof *in, sizeof *in, args, "muon_load_args"));
     REQUIRE(path && *path, E_ARG, "muon_load: path must be the name of a directory");
     return MUON_OK;
@@ -129,15 +132,11 @@ static muon_status read_args(muon_load_args *in, const char *path, const muon_lo
 muon_status muon_load(muon_opt *opt, const char *path, const muon_load_args *args, int64_t *step)
 {
     OWN_MODE;
-    REQUIRE(opt, E_ARG, "muon_load: opt must not be NULL");
-    REQUIRE(!opt->broken, E_BROKEN,
-            "muon_load: an earlier step failed half-way; destroy this optimizer");
-    REQUIRE(!opt->saving, E_ARG,
-            "muon_load: an earlier muon_save_start waits for muon_save_finish");
+    TRY(muon__opt_check(opt, "muon_load"));
     muon_load_args in;
     int64_t found = 0;
     candidates all = {0};
-    muon_status status = read_args(&in, path, args);
+    muon_status status = read_args(&in, opt, path, args);
     if (status == MUON_OK && opt->comm.rank == 0) status = look(&all, path);
     status = load_any(opt, &all, &in, status, &found);
     free(all.path);

@@ -96,7 +96,7 @@ static muon_status exchange_messages(const round *r)
     if (status == MUON_OK) status = run_batches(opt, receive, send);
     muon__comm_close(&opt->comm, receive);
     muon__comm_close(&opt->comm, send);
-    if (status != MUON_OK) opt->broken = OPT_PARTED;
+    if (status != MUON_OK) muon__opt_break(opt, MUON_E_COMM, NULL);
     return status;
 }
 

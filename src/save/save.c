@@ -8,6 +8,8 @@
 #include <assert.h>
 #include <string.h>
 
+#define FINISH "muon_save_finish"
+
 void muon_save_args_init(muon_save_args *args, size_t struct_size)
 {
     static const muon_save_args defaults = {.struct_size = sizeof defaults,
@@ -48,15 +50,25 @@ static muon_status make_directory(saving *s)
     return MUON_OK;
 }
 
+static muon_status check_idle(const muon_opt *opt, const char *stage)
+{
+    REQUIRE(!opt->unloaded, E_BROKEN,
+            "%s: the last muon_load failed half-way; there is nothing to save", stage);
+    REQUIRE(!opt->saving, E_ARG, "%s: an earlier muon_save_start waits for muon_save_finish",
+            stage);
+    return MUON_OK;
+}
+
 static muon_status begin(saving **out, muon_opt *opt, const char *root, const muon_save_args *args,
-                         int beside)
+                         int beside, const char *stage)
 {
     saving *s = NULL;
-    muon_status status = prepare(&s, opt, root, args, beside);
+    muon_status status = check_idle(opt, stage);
+    if (status == MUON_OK) status = prepare(&s, opt, root, args, beside);
     status = muon__together_agree(opt, status, s ? muon__saving_digest(s) : 0,
-                                  "the arguments, metadata or settings", "muon_save");
+                                  "the arguments, metadata or settings", stage);
     assert(status != MUON_OK || s); /* a rank that has none has said so */
-    if (status == MUON_OK) status = muon__together_status(opt, make_directory(s), "muon_save");
+    if (status == MUON_OK) status = muon__together_status(opt, make_directory(s), stage);
     if (status == MUON_OK) status = muon__saving_gather(s);
     if (status != MUON_OK) {
         muon__saving_destroy(s);
@@ -78,32 +90,21 @@ static muon_status complete(saving *s, uint32_t *shares)
     return muon__checkpoint_complete(dir, s->root, s->args.step, s->files, shares, s->args.keep);
 }
 
-static muon_status end(saving *s)
+static muon_status end(saving *s, const char *stage)
 {
     muon_opt *opt = s->opt;
-    TRY(muon__together_status(opt, muon__saving_result(s), "muon_save"));
-    TRY(muon__together_combine(s->combining, opt, s->shares, s->tensors.n, "muon_save"));
-    return muon__together_status(opt, complete(s, s->shares), "muon_save");
-}
-
-static muon_status check_idle(const muon_opt *opt, const char *what)
-{
-    REQUIRE(opt, E_ARG, "%s: opt must not be NULL", what);
-    REQUIRE(!opt->broken, E_BROKEN, "%s: an earlier step failed half-way; destroy this optimizer",
-            what);
-    REQUIRE(!opt->unloaded, E_BROKEN,
-            "%s: the last muon_load failed half-way; there is nothing to save", what);
-    REQUIRE(!opt->saving, E_ARG, "%s: an earlier muon_save_start waits for muon_save_finish", what);
-    return MUON_OK;
+    TRY(muon__together_status(opt, muon__saving_result(s), stage));
+    TRY(muon__together_combine(s->combining, opt, s->shares, s->tensors.n, stage));
+    return muon__together_status(opt, complete(s, s->shares), stage);
 }
 
 muon_status muon_save(muon_opt *opt, const char *root, const muon_save_args *args)
 {
     OWN_MODE;
     saving *s = NULL;
-    TRY(check_idle(opt, "muon_save"));
-    TRY(begin(&s, opt, root, args, 0));
-    muon_status status = end(s);
+    TRY(muon__opt_check(opt, "muon_save"));
+    TRY(begin(&s, opt, root, args, 0, "muon_save"));
+    muon_status status = end(s, "muon_save");
     muon__saving_destroy(s);
     return status;
 }
@@ -111,22 +112,34 @@ muon_status muon_save(muon_opt *opt, const char *root, const muon_save_args *arg
 muon_status muon_save_start(muon_opt *opt, const char *root, const muon_save_args *args)
 {
     OWN_MODE;
-    TRY(check_idle(opt, "muon_save_start"));
-    return begin(&opt->saving, opt, root, args, 1);
+    TRY(muon__opt_check(opt, "muon_save_start"));
+    return begin(&opt->saving, opt, root, args, 1, "muon_save_start");
 }
 
+static muon_status check_saving(const muon_opt *opt)
+{
+    REQUIRE(opt->saving, E_ARG, FINISH ": no save is under way");
+    return MUON_OK;
+}
+
+/* A step that failed half-way has nothing to do with the save; but ranks that were parted cannot agree
+ * that all have written. Until all are here the save stays under way. */
 muon_status muon_save_finish(muon_opt *opt)
 {
     OWN_MODE;
-    REQUIRE(opt, E_ARG, "muon_save_finish: opt must not be NULL");
-    REQUIRE(opt->saving, E_ARG, "muon_save_finish: no save is under way");
-    /* Ranks that were parted cannot agree that all have written. */
-    muon_status status =
-        opt->broken == OPT_PARTED
-            ? muon__fail(MUON_E_BROKEN,
-                         "muon_save_finish: the ranks have lost each other, and the save with it; "
-                         "destroy this optimizer")
-            : end(opt->saving);
+    REQUIRE(opt, E_ARG, FINISH ": opt must not be NULL");
+    muon_status status = check_saving(opt);
+    if (opt->broken == OPT_PARTED) {
+        TRY(status);
+        status =
+            muon__fail(MUON_E_BROKEN, FINISH ": %s, and the save is lost; destroy it", opt->cause);
+    } else {
+        status = muon__together_status(opt, status, FINISH);
+        if (status == MUON_OK)
+            status = end(opt->saving, FINISH);
+        else if (opt->broken != OPT_PARTED)
+            return status;
+    }
     muon__save_drop(opt);
     return status;
 }

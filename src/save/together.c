@@ -7,14 +7,14 @@
 
 int muon__together_is_lost(muon_opt *opt, muon_status status)
 {
-    if (muon__opt_is_parting(status)) muon__opt_break(opt, status);
+    if (muon__opt_is_parting(status)) muon__opt_break(opt, status, NULL);
     return opt->broken != 0;
 }
 
 static muon_status run(muon_opt *opt, tree *t, const char *stage)
 {
     muon_status status = muon__tree_run(t, stage);
-    if (status != MUON_OK) opt->broken = OPT_PARTED;
+    if (muon__opt_is_parting(status)) muon__opt_break(opt, status, NULL);
     return status;
 }
 
@@ -31,7 +31,7 @@ muon_status muon__together_agree(muon_opt *opt, muon_status status, uint64_t dig
     if (opt->comm.size == 1) return status;
     status = muon__question_same(muon__agree_question(opt->agreement), stage, &opt->comm, status,
                                  digest, &s);
-    if (muon__opt_is_parting(status)) muon__opt_break(opt, status);
+    if (muon__opt_is_parting(status)) muon__opt_break(opt, status, NULL);
     TRY(status);
     REQUIRE(s.other < 0, E_DISAGREE, "%s: %s on ranks %d and %d differ", stage, what, (int)s.rank,
             (int)s.other);
@@ -70,8 +70,10 @@ muon_status muon__together_open(tree **out, const muon_opt *opt, size_t words)
 {
     *out = NULL;
     if (opt->comm.size == 1 || words == 0) return MUON_OK;
-    return muon__tree_create(out, &opt->comm, CHANNEL_AGREE, words * sizeof(uint32_t),
-                             combine_words, (void *)(uintptr_t)words, opt->plan->config.timeout);
+    TRY(muon__tree_create(out, &opt->comm, CHANNEL_AGREE, words * sizeof(uint32_t), combine_words,
+                          (void *)(uintptr_t)words, opt->plan->config.timeout));
+    muon__tree_set_object(*out, opt->number);
+    return MUON_OK;
 }
 
 muon_status muon__together_combine(tree *t, muon_opt *opt, uint32_t *words, size_t n,

@@ -123,7 +123,8 @@ static muon_status build(agree *a, const muon_comm *comm)
     return muon__question_create(&a->question, comm, timeout);
 }
 
-muon_status muon__agree_create(agree **out, const muon_comm *comm, const muon_plan *plan)
+muon_status muon__agree_create(agree **out, const muon_comm *comm, const muon_plan *plan,
+                               int64_t number)
 {
     agree *a = NULL;
     TRY(CALLOC(&a, 1, "agreement"));
@@ -135,6 +136,9 @@ muon_status muon__agree_create(agree **out, const muon_comm *comm, const muon_pl
         muon__agree_destroy(a);
         return status;
     }
+    muon__tree_set_object(a->step, number);
+    muon__tree_set_object(a->end, number);
+    muon__tree_set_object(a->question, number);
     *out = a;
     return MUON_OK;
 }
@@ -280,7 +284,7 @@ muon_status muon__agree_end(agree *a, muon_status status, step_sums *sums)
     put_seconds(block->max, sums);
     put_seconds(block->min, sums);
     memcpy(end_sums(block), sums->class_sum, bytes);
-    TRY(muon__tree_run(a->end, STAGE));
+    TRY(muon__tree_run(a->end, "the end of muon_step"));
     TRY(muon__said_result(&block->said, a->nranks));
     sums->nonfinite_matrices = block->nonfinite_matrices;
     sums->matrices = block->matrices;

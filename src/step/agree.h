@@ -11,9 +11,10 @@
  * far, its message muon_last_error(). With one rank they return status. */
 
 /* All plans are the same: parameters, layouts, groups, the rest of the config, owners. plan is NULL if
- * status is a failure. The message names what differs, where, and on which two ranks. */
+ * status is a failure. The message names what differs, where, and on which two ranks. *number is one
+ * that no other optimizer of these ranks has. */
 muon_status muon__agree_on_plan(const muon_comm *comm, double timeout, muon_status status,
-                                const muon_plan *plan);
+                                const muon_plan *plan, int64_t *number);
 /* Nobody has failed. stage is where a late rank did not come to: "muon_create". */
 muon_status muon__agree_on_status(const muon_comm *comm, double timeout, muon_status status,
                                   const char *stage);
@@ -25,7 +26,8 @@ enum { AGREE_PRESENT = 1, AGREE_ABSENT = 2, AGREE_NONFINITE = 4 }; /* of a param
 typedef struct agree agree;
 
 /* comm of one rank: everything below works, and only says what this rank has said. */
-muon_status muon__agree_create(agree **out, const muon_comm *comm, const muon_plan *plan);
+muon_status muon__agree_create(agree **out, const muon_comm *comm, const muon_plan *plan,
+                               int64_t number);
 size_t muon__agree_destroy(agree *a); /* NULL is fine; returns what muon__comm_free does */
 
 typedef struct step_setting {

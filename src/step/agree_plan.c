@@ -144,13 +144,15 @@ static void fill_topics(question *q, int rank, const muon_plan *plan)
     q->lowest[0] = (int64_t)plan->nparams;
 }
 
-static muon_status compare(const asking *ask, muon_status status, int nranks)
+static muon_status compare(const asking *ask, muon_status status, int nranks, int64_t *number)
 {
     question *q = muon__question_clear(ask->t);
     muon__said_set(&q->said, ask->rank, status);
+    if (ask->rank == 0) q->lowest[1] = *number;
     if (status == MUON_OK) fill_topics(q, ask->rank, ask->plan);
     TRY(muon__tree_run(ask->t, STAGE));
     TRY(muon__said_result(&q->said, nranks));
+    *number = q->lowest[1];
     int topic = 0;
     while (topic < NTOPICS && q->same[topic].other < 0)
         topic++;
@@ -163,12 +165,14 @@ static muon_status compare(const asking *ask, muon_status status, int nranks)
 }
 
 muon_status muon__agree_on_plan(const muon_comm *comm, double timeout, muon_status status,
-                                const muon_plan *plan)
+                                const muon_plan *plan, int64_t *number)
 {
+    static _Atomic int64_t last; /* of this process; the one of rank 0 counts */
+    *number = ++last;
     if (!comm || comm->size == 1) return status;
     asking ask = {.rank = comm->rank, .plan = plan};
     TRY(muon__question_create(&ask.t, comm, timeout));
-    status = compare(&ask, status, comm->size);
+    status = compare(&ask, status, comm->size, number);
     muon__tree_destroy(ask.t);
     return status;
 }

@@ -91,7 +91,7 @@ static muon_status make(muon_opt *opt, int in_file)
     if (!in_file) TRY(muon__region_touch(&opt->memory, "optimizer state"));
     TRY(make_workspace(opt));
     TRY(muon__opt_make_units(opt));
-    TRY(muon__agree_create(&opt->agreement, &opt->comm, opt->plan));
+    TRY(muon__agree_create(&opt->agreement, &opt->comm, opt->plan, opt->number));
     TRY(plain ? muon__reference_create(opt) : muon__exchange_create(opt));
     TRY(muon__pool_create(&opt->p, opt->plan->threads));
     TRY(muon__la_warm_up(opt->la, opt->p));
@@ -114,12 +114,13 @@ static muon_status load_comm(muon_comm *comm, const muon_config *config, double 
 
 /* *out is NULL only if there is no memory even for the struct, which the others hear of too. */
 static muon_status make_together(muon_opt **out, const muon_config *config,
-                                 const muon_param *params, size_t nparams)
+                                 const muon_param *params, size_t nparams, muon_status status)
 {
     double timeout;
     muon_comm comm;
+    int64_t number;
     TRY(load_comm(&comm, config, &timeout));
-    muon_status status = CALLOC(out, 1, "optimizer");
+    if (status == MUON_OK) status = CALLOC(out, 1, "optimizer");
     muon_opt *opt = *out;
     if (opt) {
         opt->comm = comm;
@@ -130,8 +131,9 @@ static muon_status make_together(muon_opt **out, const muon_config *config,
                                 "made for other ranks",
                                 opt->plan->nranks);
     }
-    TRY(muon__agree_on_plan(&comm, timeout, status, opt ? opt->plan : NULL));
-    if (!opt) return MUON_E_NOMEM; /* which all have heard of in the line above */
+    TRY(muon__agree_on_plan(&comm, timeout, status, opt ? opt->plan : NULL, &number));
+    if (!opt) return status; /* which all have heard of in the line above */
+    opt->number = number;
     muon_config known;
     status = muon__config_load(&known, config); /* as it was for the plan */
     if (status == MUON_OK) status = make(opt, known.offload_dir != NULL);
@@ -152,10 +154,10 @@ static void say_created(const muon_opt *opt)
 }
 
 muon_status muon__opt_create(muon_opt **out, const muon_config *config, const muon_param *params,
-                             size_t nparams)
+                             size_t nparams, muon_status status)
 {
     muon_opt *opt = NULL;
-    muon_status status = make_together(&opt, config, params, nparams);
+    status = make_together(&opt, config, params, nparams, status);
     if (status != MUON_OK) {
         muon__opt_destroy(opt);
         return status;

@@ -146,7 +146,7 @@ static muon_status set(muon_opt *opt, const char *dir, int64_t ram_budget)
             snprintf(message, sizeof message, "%s", muon_last_error());
             muon_status back = left ? go_back(opt, old_dir, old_budget) : MUON_OK;
             muon_status agreed = agree_on(opt, back, 0, STAGE);
-            if (agreed != MUON_OK) muon__opt_break(opt, agreed);
+            if (agreed != MUON_OK) muon__opt_break(opt, agreed, "muon_offload failed half-way");
             muon__fail(status, "%s", message);
         }
     }
@@ -157,10 +157,9 @@ static muon_status set(muon_opt *opt, const char *dir, int64_t ram_budget)
 muon_status muon_offload(muon_opt *opt, const char *dir, int64_t ram_budget)
 {
     OWN_MODE;
-    REQUIRE(opt, E_ARG, "muon_offload: opt must not be NULL");
-    REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");
+    TRY(muon__opt_check(opt, STAGE));
     muon_status status = set(opt, dir, ram_budget);
-    if (muon__opt_is_parting(status)) muon__opt_break(opt, status);
+    if (muon__opt_is_parting(status)) muon__opt_break(opt, status, NULL);
     return status;
 }
 

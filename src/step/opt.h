@@ -85,8 +85,10 @@ struct muon_opt {
     reference *plain; /* MUON_PATH_REFERENCE, else NULL */
     const la_ops *la;
     pool *p;
-    int broken;            /* OPT_..., or 0 */
-    int unloaded;          /* what a load that failed half-way has spoiled: UNLOADED_... */
+    int64_t number;                /* the same on all ranks, another one for every optimizer */
+    int broken;                    /* OPT_..., or 0 */
+    char cause[MUON__MESSAGE_MAX]; /* of its being broken: the first one */
+    int unloaded;                  /* what a load that failed half-way has spoiled: UNLOADED_... */
     struct saving *saving; /* a save beside training that is under way (src/save), or NULL */
 
     /* Settings; the plan has what they were at creation. */
@@ -143,12 +145,12 @@ static inline int muon__opt_is_parting(muon_status status)
     return status == MUON_E_TIMEOUT || status == MUON_E_COMM;
 }
 
-/* A failure after which this optimizer can only be destroyed. */
-static inline void muon__opt_break(muon_opt *opt, muon_status status)
-{
-    if (opt->broken != OPT_PARTED)
-        opt->broken = muon__opt_is_parting(status) ? OPT_PARTED : OPT_FAILED;
-}
+/* A failure, with this thread's message, after which this optimizer can only be destroyed. what: "an
+ * earlier step of this optimizer failed half-way"; NULL: ranks were parted, and nothing else. */
+void muon__opt_break(muon_opt *opt, muon_status status, const char *what);
+/* There is one, and it is not broken; the first thing that a collective call asks. Whatever else may be
+ * wrong on one rank alone is for all to hear. */
+muon_status muon__opt_check(const muon_opt *opt, const char *stage);
 
 /* What a gradient element of this group is multiplied by in this step. */
 float muon__grad_multiplier(const muon_opt *opt, const muon_group *group);
@@ -166,8 +168,9 @@ void muon__exchange_look_after(muon_opt *opt);
 muon_status muon__reference_create(muon_opt *opt);
 size_t muon__reference_destroy(muon_opt *opt); /* returns what muon__comm_free does */
 
+/* status: what is wrong with the other arguments, if anything; every rank must hear of it. */
 muon_status muon__opt_create(muon_opt **out, const muon_config *config, const muon_param *params,
-                             size_t nparams);
+                             size_t nparams, muon_status status);
 void muon__opt_destroy(muon_opt *opt);
 
 /* ---- State in a file */

@@ -26,7 +26,7 @@ enum { CHUNK = 32768 }; /* bytes of state that is read from its file at once; wh
 typedef struct check {
     muon_opt *opt;
     const muon_buffers *buffers; /* NULL: only state */
-    muon_status status;          /* of this rank's arguments, and of its file */
+    muon_status status;          /* of reading this rank's file */
     size_t param;                /* once it is found, and what of it */
     size_t thing;
 } check;
@@ -155,16 +155,6 @@ static void share_cells(check *c, uint64_t *sum, size_t begin, size_t end, size_
     }
 }
 
-static muon_status ask(const check *c, const question *q, tree *t)
-{
-    TRY(muon__tree_run(t, STAGE));
-    TRY(muon__said_result(&q->said, c->opt->comm.size));
-    REQUIRE(q->same[0].other < 0, E_DISAGREE, "buffers are %s on rank %d, %s on rank %d",
-            q->same[0].value ? "given" : "NULL", (int)q->same[0].rank,
-            q->same[0].other_value ? "given" : "NULL", (int)q->same[0].other);
-    return MUON_OK;
-}
-
 /* The first of n things whose sum is not zero; n if there is none. */
 static muon_status find(check *c, size_t n, share_fn share, size_t *found)
 {
@@ -176,12 +166,10 @@ static muon_status find(check *c, size_t n, share_fn share, size_t *found)
     while (end > begin) {
         size_t length = (end - begin + QUESTION_PARTS - 1) / QUESTION_PARTS;
         question *q = muon__question_clear(t);
-        if (c->status == MUON_OK) {
-            q->same[0] = muon__same_of(rank, c->buffers != NULL);
-            share(c, q->sum, begin, end, length);
-        }
+        if (c->status == MUON_OK) share(c, q->sum, begin, end, length);
         muon__said_set(&q->said, rank, c->status);
-        TRY(ask(c, q, t));
+        TRY(muon__tree_run(t, STAGE));
+        TRY(muon__said_result(&q->said, c->opt->comm.size));
         size_t at = 0;
         while (at < QUESTION_PARTS && q->sum[at] == 0)
             at++;
@@ -241,15 +229,26 @@ static muon_status check_buffers(const muon_opt *opt, const muon_buffers *buffer
     return MUON_OK;
 }
 
+/* The first exchange: are all here, and with the same? */
+static muon_status agree_on_buffers(muon_opt *opt, const muon_buffers *buffers)
+{
+    same s;
+    TRY(muon__question_same(muon__agree_question(opt->agreement), STAGE, &opt->comm,
+                            buffers ? check_buffers(opt, buffers) : MUON_OK, buffers != NULL, &s));
+    REQUIRE(s.other < 0, E_DISAGREE, "buffers are %s on rank %d, %s on rank %d",
+            s.value ? "given" : "NULL", (int)s.rank, s.other_value ? "given" : "NULL",
+            (int)s.other);
+    return MUON_OK;
+}
+
 muon_status muon_check_replicas(muon_opt *opt, const muon_buffers *buffers)
 {
     OWN_MODE;
-    REQUIRE(opt, E_ARG, "muon_check_replicas: opt must not be NULL");
-    REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");
+    TRY(muon__opt_check(opt, STAGE));
     if (opt->comm.size == 1) return MUON_OK;
     check c = {.opt = opt, .buffers = buffers};
-    if (buffers) c.status = check_buffers(opt, buffers);
-    muon_status status = compare(&c);
-    if (muon__opt_is_parting(status)) muon__opt_break(opt, status);
+    muon_status status = agree_on_buffers(opt, buffers);
+    if (status == MUON_OK) status = compare(&c);
+    if (muon__opt_is_parting(status)) muon__opt_break(opt, status, NULL);
     return status;
 }

@@ -165,7 +165,7 @@ muon_status muon__step_run(muon_opt *opt, const muon_step_args *args, muon_statu
     status = prepare(opt, args, status, &word, &go);
     muon__step_clock(opt, MUON_PHASE_CHECK, &clock);
     if (status != MUON_OK) {
-        if (muon__opt_is_parting(status)) muon__opt_break(opt, status);
+        if (muon__opt_is_parting(status)) muon__opt_break(opt, status, NULL);
         return status;
     }
     if (!go) {
@@ -176,6 +176,7 @@ muon_status muon__step_run(muon_opt *opt, const muon_step_args *args, muon_statu
         return MUON_OK;
     }
     status = apply(opt, &word, &clock);
-    if (status != MUON_OK) muon__opt_break(opt, status);
+    if (status != MUON_OK)
+        muon__opt_break(opt, status, "an earlier step of this optimizer failed half-way");
     return status;
 }

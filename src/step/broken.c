@@ -1,0 +1,20 @@
+/* An optimizer that can only be destroyed says so, and why, in every later call. */
+#include "step/opt.h"
+
+#include <stdio.h>
+
+void muon__opt_break(muon_opt *opt, muon_status status, const char *what)
+{
+    int parted = muon__opt_is_parting(status);
+    if (!opt->broken)
+        snprintf(opt->cause, sizeof opt->cause, "%s (%s)",
+                 what ? what : "this optimizer has lost the other ranks", muon_last_error());
+    if (opt->broken != OPT_PARTED) opt->broken = parted ? OPT_PARTED : OPT_FAILED;
+}
+
+muon_status muon__opt_check(const muon_opt *opt, const char *stage)
+{
+    REQUIRE(opt, E_ARG, "%s: opt must not be NULL", stage);
+    REQUIRE(!opt->broken, E_BROKEN, "%s: %s; destroy it", stage, opt->cause);
+    return MUON_OK;
+}
