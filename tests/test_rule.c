@@ -93,10 +93,10 @@ static const struct {
     double good[3];
     double bad[3];
 } reals[] = {
-    {OFFSET(lr), "[0, inf)", {0, 0.02, DBL_MAX}, {-1e-300, -1, -DBL_MAX}},
-    {OFFSET(weight_decay), "[0, inf)", {0, 0.5, DBL_MAX}, {-1e-300, -1, -DBL_MAX}},
+    {OFFSET(lr), "[0, inf)", {0, 0.02, 1e37}, {-1e-300, -1, -DBL_MAX}},
+    {OFFSET(weight_decay), "[0, inf)", {0, 0.5, (double)FLT_MAX}, {-1e-300, -1, -DBL_MAX}},
     {OFFSET(momentum), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
-    {OFFSET(lr_scale), "(0, inf)", {DBL_MIN, 0.5, DBL_MAX}, {0, -1, -DBL_MAX}},
+    {OFFSET(lr_scale), "(0, inf)", {DBL_MIN, 0.5, (double)FLT_MAX}, {0, -1, -DBL_MAX}},
     {OFFSET(ns_eps), "[0, inf)", {0, 1e-15, 1}, {-1e-300, -1, -DBL_MAX}},
     {OFFSET(polar_lower), "(0, 1)", {DBL_MIN, 0.5, 1 - DBL_EPSILON}, {0, 1, -1}},
     {OFFSET(polar_safety), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
@@ -105,6 +105,38 @@ static const struct {
     {OFFSET(beta2), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
     {OFFSET(adam_eps), "[0, inf)", {0, 1e-15, 1}, {-1e-300, -1, -DBL_MAX}},
 };
+
+/* What is finite, but not where it is used. */
+static void numbers_that_are_infinite_in_f32_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        double lr, weight_decay, lr_scale, ns_eps, adam_eps;
+        const char *text;
+    } cases[] = {
+        {1e39, 0, 1, 0, 0, "group 'g': lr is 1e+39, which is infinite in f32"},
+        {1, 1e39, 1, 0, 0, "weight_decay is 1e+39, which is infinite in f32"},
+        {1, 0, 1e300, 0, 0, "lr_scale is 1e+300, which is infinite in f32"},
+        {1, 0, 1, 3.5e38, 0, "ns_eps is 3.5e+38, which is infinite in f32"},
+        {1, 0, 1, 0, 1e39, "adam_eps is 1e+39, which is infinite in f32"},
+        {1, 0, 1, 0, 1e-50, "adam_eps is 1e-50, which is 0 in f32"},
+        {1e20, 1e20, 1, 0, 0, "lr 1e+20 times weight_decay 1e+20 is infinite in f32"},
+        {1e20, 0, 1e20, 0, 0, "lr 1e+20 times lr_scale 1e+20 is infinite in f32"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        muon_group g = fresh(), loaded;
+        g.name = "g";
+        g.lr = cases[i].lr;
+        g.weight_decay = cases[i].weight_decay;
+        g.lr_scale = cases[i].lr_scale;
+        g.ns_eps = cases[i].ns_eps;
+        g.adam_eps = cases[i].adam_eps;
+        assert_fails(muon__group_load(&loaded, &g, 0), MUON_E_VALUE, cases[i].text);
+    }
+    muon_group g = fresh();
+    assert_fails(muon_group_set(&g, "lr", "1e39"), MUON_E_VALUE, "infinite in f32");
+    assert_true(g.lr == fresh().lr);
+}
 
 static const struct {
     const char *name;
@@ -457,6 +489,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fresh_group_has_the_documented_defaults),
+        cmocka_unit_test(numbers_that_are_infinite_in_f32_are_refused),
         cmocka_unit_test(every_field_is_listed_once_in_this_test_and_in_the_library),
         cmocka_unit_test(help_ends_with_the_default_and_names_every_choice),
         cmocka_unit_test(numbers_are_checked_up_to_the_edge_of_their_range),

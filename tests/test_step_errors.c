@@ -68,6 +68,10 @@ static const double no_numbers[][3] = {{1, 2, 3}, {1, (double)NAN, 3}};
       "param 'k'")                                                                                 \
     X(more_batch_dims_than_dims_are_refused, PARAM[Q].matrices = "batch 2", E_SHAPE, "param 'q'")  \
     X(a_description_that_is_no_language_is_refused, PARAM[Q].matrices = "raws / 2", E_ARG, "raws") \
+    X(a_typo_in_the_matrices_of_adamw_is_one_too, PARAM[EMB].matrices = "raws / 2", E_ARG,         \
+      "param 'emb': matrices \"raws / 2\"")                                                        \
+    X(blocks_of_a_frozen_parameter_must_fit_too, PARAM[OLD].matrices = "rows / 999", E_SHAPE,      \
+      "param 'old': matrices \"rows / 999\"")                                                      \
     /* dtypes */                                                                                   \
     X(an_unknown_weight_dtype_is_refused, PARAM[Q].dtype = (muon_dtype)9, E_DTYPE,                 \
       "param 'q': dtype is 9")                                                                     \

@@ -173,9 +173,11 @@ typedef struct muon_param {
     const char *name; /* unique; required */
     int ndim;         /* 1..MUON_MAX_DIMS (Muon: at least 2) */
     int64_t shape[MUON_MAX_DIMS];
-    const char *matrices; /* NULL: a 2-D tensor is one matrix; more dims must be described */
-    int group;            /* index into config.groups, or MUON_AUTO for muon_classify */
-    int expert;           /* counted as expert in the report; changes nothing else */
+    /* NULL: a 2-D tensor is one matrix; more dims must be described. AdamW and frozen parameters do not
+     * use it, but it must fit them, too. */
+    const char *matrices;
+    int group;  /* index into config.groups, or MUON_AUTO for muon_classify */
+    int expert; /* counted as expert in the report; changes nothing else */
     /* MUON_F32 (default) or MUON_BF16. A bf16 weight is rounded stochastically, with bits drawn from
      * (seed, step, parameter, element). */
     muon_dtype dtype, grad_dtype;

@@ -99,6 +99,10 @@ static muon_status load_matrices(plan_param *out, const muon_param *in)
         TRY(muon__matrix_spec_create(&out->spec, in->matrices, in->ndim, in->shape));
         batch_dims = out->spec.batch_dims;
         row_dims = out->spec.row_dims;
+    } else if (in->matrices && *in->matrices) { /* not used, but a mistake in it is one */
+        matrix_spec unused = {0};
+        TRY(muon__matrix_spec_create(&unused, in->matrices, in->ndim, in->shape));
+        muon__matrix_spec_destroy(&unused);
     }
     out->fold = muon__fold_make(out->shape, out->ndim, batch_dims, row_dims);
     return MUON_OK;

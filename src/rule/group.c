@@ -80,8 +80,20 @@ static muon_status check_custom(const muon_group *group)
             "ncustom is %d, must be 1..%d", group->ncustom, MUON_MAX_NS_STEPS);
     for (int i = 0; i < group->ncustom; i++)
         for (int j = 0; j < 3; j++)
-            REQUIRE(isfinite(group->custom[i][j]), E_VALUE, "custom[%d][%d] is %g, must be finite",
-                    i, j, group->custom[i][j]);
+            REQUIRE(isfinite((float)group->custom[i][j]), E_VALUE,
+                    "custom[%d][%d] is %g, must be finite in f32", i, j, group->custom[i][j]);
+    return MUON_OK;
+}
+
+/* Elements are multiplied by these in f32: an infinite one makes NaN of a weight. */
+static muon_status check_products(const muon_group *group)
+{
+    REQUIRE(isfinite((float)(group->lr * group->weight_decay)), E_VALUE,
+            "lr %g times weight_decay %g is infinite in f32", group->lr, group->weight_decay);
+    REQUIRE(isfinite((float)(group->lr * group->lr_scale)), E_VALUE,
+            "lr %g times lr_scale %g is infinite in f32", group->lr, group->lr_scale);
+    REQUIRE(group->adam_eps == 0 || (float)group->adam_eps > 0, E_VALUE,
+            "adam_eps is %g, which is 0 in f32", group->adam_eps);
     return MUON_OK;
 }
 
@@ -90,6 +102,7 @@ static muon_status check(const muon_group *group)
     const group_field *field;
     for (size_t i = 0; (field = muon__group_field_at(i)); i++)
         TRY(muon__group_field_check(field, group));
+    TRY(check_products(group));
     return check_custom(group);
 }
 

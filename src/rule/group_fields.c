@@ -158,6 +158,9 @@ muon_status muon__group_field_check(const group_field *field, const muon_group *
         REQUIRE(in_range(field, real_of(field, group)), E_VALUE, "%s is %s, must be in %c%g, %g%c",
                 field->name, muon__group_field_text(&t, field, group), field->low_open ? '(' : '[',
                 field->low, field->high, field->high_open ? ')' : ']');
+        REQUIRE(isfinite((float)real_of(field, group)), E_VALUE,
+                "%s is %s, which is infinite in f32", field->name,
+                muon__group_field_text(&t, field, group));
         return MUON_OK;
     case FIELD_COUNT:
         REQUIRE(in_range(field, int_of(field, group)), E_VALUE, "%s is %s, must be %g..%g",
