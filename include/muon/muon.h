@@ -105,7 +105,7 @@ MUON_API const char *muon_version(void);
     X(E_NOMEM, -11, "out of memory")                                                               \
     X(E_BUDGET, -12, "memory budget cannot be met")                                                \
     X(E_CALLBACK, -13, "a caller's function failed")                                               \
-    X(E_BROKEN, -14, "the object cannot be used any more, or not yet; its message says why")        \
+    X(E_BROKEN, -14, "the object cannot be used any more, or not yet; its message says why")       \
     X(E_IO, -15, "reading or writing a file failed")                                               \
     X(E_FORMAT, -16, "malformed file")                                                             \
     X(E_LAYOUT, -17, "sharding does not fit the tensor or the ranks")                              \
@@ -591,6 +591,11 @@ MUON_API muon_status muon_state_read(muon_opt *opt, size_t index, int64_t at, in
                                      void *data);
 MUON_API muon_status muon_state_write(muon_opt *opt, size_t index, int64_t at, int64_t count,
                                       const void *data);
+
+/* The state of params[param] as it was at creation: zeros, and no step applied. For a parameter that
+ * does not move any more because its momentum has overflowed, which the log warns of by name on the rank
+ * that owns the matrix. Not collective, but every rank calls it between the same two steps. */
+MUON_API muon_status muon_state_reset(muon_opt *opt, size_t param);
 
 /* Collective. State lives in an anonymous file of this rank in dir, and at most ram_budget bytes of it
  * in memory: a step reads what it needs before it needs it, and writes it back behind. No bit of the

@@ -65,6 +65,7 @@ static muon_status make_step_lists(muon_opt *opt)
     TRY(CALLOC(&opt->active, plan->nparams, "gradients"));
     TRY(CALLOC(&opt->flags, plan->nparams, "gradients"));
     TRY(CALLOC(&opt->nonfinite, plan->nparams, "gradients"));
+    TRY(CALLOC(&opt->stuck, plan->nitems, "matrices"));
     size_t most_q = 0, most_k = 0;
     for (size_t i = 0; i < plan->nattention; i++) {
         size_t nq, nk;
@@ -208,6 +209,7 @@ void muon__opt_destroy(muon_opt *opt)
     free(opt->active);
     free(opt->flags);
     free(opt->nonfinite);
+    free(opt->stuck);
     muon__route_destroy(opt->route);
     muon_plan_destroy(opt->plan);
     free(opt);

@@ -15,6 +15,8 @@
 
 #include <stdatomic.h>
 
+enum { STUCK_NEW = 1, STUCK_SAID }; /* whether the log has heard of it */
+
 /* The state of one parameter; what its rule does not use is NULL. */
 typedef struct param_state {
     void *momentum; /* Muon: f32 or bf16 by the group */
@@ -129,6 +131,7 @@ struct muon_opt {
     unsigned char *active;   /* [nparams] has a gradient in this step */
     unsigned char *flags;    /* [nparams] AGREE_... */
     atomic_uchar *nonfinite; /* [nparams] in this rank's shard */
+    unsigned char *stuck;    /* [nitems] not finite in the last step; STUCK_... */
 
     /* The step in progress. */
     const muon_buffers *buffers;
@@ -239,8 +242,10 @@ typedef struct ortho_task {
     muon_opt *opt;
     atomic_llong nonfinite;
 } ortho_task;
-void muon__ortho_matrix(ortho_task *task, int32_t class, float *x, pool *p, float *scratch,
+void muon__ortho_matrix(ortho_task *task, const plan_item *item, float *x, pool *p, float *scratch,
                         int worker);
+/* Tells the log of an item that has just become one that is not finite. */
+void muon__ortho_say_stuck(muon_opt *opt, const plan_item *item);
 /* The same by the caller's function. */
 muon_status muon__ortho_callback(ortho_task *task, const plan_item *item, float *x);
 

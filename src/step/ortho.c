@@ -23,26 +23,45 @@ static sumsq sum_squares(const float *x, int64_t n, pool *p)
 
 /* What is not finite gets no update: finite gradients can still overflow a momentum buffer, and
  * coefficients or a function of the caller's can make anything. */
-static void finish(ortho_task *task, int32_t class, float *x, pool *p, int worker)
+static void finish(ortho_task *task, const plan_item *item, float *x, pool *p, int worker)
 {
     const muon_opt *opt = task->opt;
+    int32_t class = item->class;
+    unsigned char *stuck = &opt->stuck[item - opt->plan->items];
     int64_t n = opt->ns[class].rows * opt->ns[class].cols;
     sumsq sum = sum_squares(x, n, p);
     if (!muon__sumsq_finite(&sum)) {
         memset(x, 0, (size_t)n * sizeof *x);
         atomic_fetch_add(&task->nonfinite, 1);
+        if (!*stuck) *stuck = STUCK_NEW;
         return;
     }
+    *stuck = 0;
     muon__sumsq_merge(&opt->class_sum[(size_t)worker * opt->plan->nclasses + (size_t) class], &sum);
 }
 
-void muon__ortho_matrix(ortho_task *task, int32_t class, float *x, pool *p, float *scratch,
+void muon__ortho_say_stuck(muon_opt *opt, const plan_item *item)
+{
+    unsigned char *stuck = &opt->stuck[item - opt->plan->items];
+    if (*stuck != STUCK_NEW) return;
+    *stuck = STUCK_SAID;
+    muon__opt_log(opt, MUON_LOG_WARN,
+                  "param '%s': the %lld x %lld matrix at batch %lld, row %lld, column %lld is not "
+                  "finite after momentum or orthogonalization, and gets no update; if its momentum "
+                  "has overflowed it never will: muon_state_reset",
+                  opt->plan->params[item->param].name, (long long)opt->ns[item->class].rows,
+                  (long long)opt->ns[item->class].cols, (long long)item->batch,
+                  (long long)item->rows.start, (long long)item->cols.start);
+}
+
+void muon__ortho_matrix(ortho_task *task, const plan_item *item, float *x, pool *p, float *scratch,
                         int worker)
 {
     const muon_opt *opt = task->opt;
+    int32_t class = item->class;
     /* It refuses what is not finite and leaves it so: finish sees the same. */
     (void)muon__ns_run(&opt->ns[class], opt->la, p, x, x, scratch);
-    finish(task, class, x, p, worker);
+    finish(task, item, x, p, worker);
 }
 
 static int is_due(const muon_opt *opt, const plan_item *item, int small)
@@ -56,7 +75,7 @@ static void run_small(void *arg, int64_t index, int worker)
     muon_opt *opt = w->task.opt;
     const plan_item *item = &opt->plan->items[w->owned[index]];
     if (!is_due(opt, item, 1)) return;
-    muon__ortho_matrix(&w->task, item->class, w->slots + item->slot, NULL,
+    muon__ortho_matrix(&w->task, item, w->slots + item->slot, NULL,
                        opt->scratch + worker * opt->plan->scratch_small, worker);
 }
 
@@ -75,7 +94,7 @@ muon_status muon__ortho_callback(ortho_task *task, const plan_item *item, float 
             "is half done",
             opt->plan->params[item->param].name, code, (long long)ns->rows, (long long)ns->cols);
     }
-    finish(task, item->class, x, opt->p, 0);
+    finish(task, item, x, opt->p, 0);
     return MUON_OK;
 }
 
@@ -113,10 +132,12 @@ muon_status muon__step_ortho(muon_opt *opt, size_t wave)
                    (size_t)(opt->ns[item->class].rows * opt->ns[item->class].cols) * sizeof *x);
             if (status == MUON_OK) status = called;
         } else if (!callback && is_due(opt, item, 0)) {
-            muon__ortho_matrix(&w.task, item->class, x, opt->p, opt->scratch, 0);
+            muon__ortho_matrix(&w.task, item, x, opt->p, opt->scratch, 0);
         }
     }
     opt->result.nonfinite_matrices += atomic_load(&w.task.nonfinite);
+    for (size_t i = 0; i < n; i++)
+        muon__ortho_say_stuck(opt, &plan->items[w.owned[i]]);
     count(opt, w.owned, n);
     return status;
 }

@@ -177,12 +177,13 @@ static muon_status run_matrix(muon_opt *opt, reference *ref, const plan_item *it
     if (opt->plan->config.orthogonalize)
         TRY(muon__ortho_callback(&task, item, ref->matrix));
     else
-        muon__ortho_matrix(&task, item->class, ref->matrix, opt->p, opt->scratch, 0);
+        muon__ortho_matrix(&task, item, ref->matrix, opt->p, opt->scratch, 0);
     copy_matrix(ref, param, item, 1);
     if (item->owner != opt->comm.rank) {
         *sum = before;
         return MUON_OK;
     }
+    muon__ortho_say_stuck(opt, item);
     opt->result.matrices++;
     opt->result.nonfinite_matrices += atomic_load(&task.nonfinite);
     opt->result.phase[MUON_PHASE_ORTHO].flops += muon__ns_flops(&opt->ns[item->class]);

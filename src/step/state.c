@@ -281,3 +281,23 @@ muon_status muon_state_write(muon_opt *opt, size_t index, int64_t at, int64_t co
     memcpy(t->data, data, element);
     return MUON_OK;
 }
+
+muon_status muon_state_reset(muon_opt *opt, size_t param)
+{
+    static const char zeros[4096];
+    REQUIRE(opt, E_ARG, "muon_state_reset: opt must not be NULL");
+    REQUIRE(param < opt->plan->nparams, E_ARG, "parameter %zu does not exist: there are %zu", param,
+            opt->plan->nparams);
+    REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");
+    for (int part = 0; part < STATE_PARTS; part++) {
+        muon_dtype dtype = muon__state_dtype(opt, param, (state_part)part);
+        if (dtype == MUON_NONE) continue;
+        int64_t numel = opt->route->numel[param];
+        int64_t most = (int64_t)(sizeof zeros / muon__dtype_bytes(dtype));
+        for (int64_t at = 0; at < numel; at += most)
+            TRY(muon__state_write(opt, param, (state_part)part, at,
+                                  numel - at < most ? numel - at : most, zeros));
+    }
+    if (opt->state[param].step) *opt->state[param].step = 0;
+    return MUON_OK;
+}
