@@ -140,12 +140,44 @@ static void two_processes_with_steps_of_their_own_do_not_disturb_each_other(void
     assert_string_equal(latest_of(root), muon__checkpoint_name(STEPS + 1).text);
 }
 
+/* Of four processes that exchange the same step all the time, each succeeds or hears that another one
+ * is saving it; and nothing else is left. */
+static void processes_that_replace_the_same_step_leave_one(void **state)
+{
+    (void)state;
+    enum { PROCESSES = 4, SAVES = 60 };
+    scenario none = {.what = "replacing"};
+    prepare(&none);
+    assert_ok(save(root, 1, 'a', 0, 0));
+    pid_t children[PROCESSES];
+    for (int i = 0; i < PROCESSES; i++) {
+        children[i] = fork();
+        assert_true(children[i] >= 0);
+        if (children[i] > 0) continue;
+        for (int k = 0; k < SAVES; k++)
+            if (save(root, 1, 'b', 0, 1) != MUON_OK &&
+                !strstr(muon_last_error(), "another process is saving step 1 right now")) {
+                fprintf(stderr, "%s\n", muon_last_error());
+                _exit(1);
+            }
+        _exit(0);
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        int end;
+        assert_int_equal(waitpid(children[i], &end, 0), children[i]);
+        assert_true(WIFEXITED(end) && WEXITSTATUS(end) == 0);
+    }
+    assert_int_equal(content_of(root, 1), 'b');
+    assert_string_equal(names_in(root), "latest step-00000001");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_goes_well_if_nothing_goes_wrong),
         cmocka_unit_test(dead_before_any_call_there_is_the_old_or_the_new),
         cmocka_unit_test(killed_at_any_moment_what_was_complete_is_there),
+        cmocka_unit_test(processes_that_replace_the_same_step_leave_one),
         cmocka_unit_test(two_processes_with_steps_of_their_own_do_not_disturb_each_other),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

@@ -3,6 +3,8 @@
  * disk. */
 #include "checkpoint_scenarios.h"
 
+#include <sys/resource.h>
+
 /* One failure and, for the status, one of three meanings. */
 static void check_failure(const scenario *s, long k, int error)
 {
@@ -312,10 +314,52 @@ static void each_thing_is_on_the_disk_before_the_next_depends_on_it(void **state
     }
 }
 
+/* So many more files may be open, and not for one call but all the time. */
+static struct rlimit allow_files(int more)
+{
+    struct rlimit before, now;
+    int next = open("/", O_RDONLY);
+    assert_true(next >= 0);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    now = before;
+    now.rlim_cur = (rlim_t)(next + more);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+    return before;
+}
+
+static void without_descriptors_nothing_is_left(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(scenarios); i++) {
+        int failed = 0, done = 0;
+        for (int more = 0; !done; more++) {
+            char before[8192];
+            scenario s = scenarios[i];
+            s.leftover = 0; /* it would stay, and go with the next save */
+            prepare(&s);
+            snprintf(before, sizeof before, "%s", names_in(root));
+            struct rlimit limit = allow_files(more);
+            muon_status status = run(&s);
+            assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+            done = status == MUON_OK;
+            failed += !done;
+            if (done)
+                assert_string_equal(steps_in(root), scenarios[i].after);
+            else if (strcmp(names_in(root), before) != 0)
+                fail_msg("%s, with %d descriptors: there is %s: %s", scenarios[i].what, more,
+                         names_in(root), muon_last_error());
+            assert_false(has_hidden());
+        }
+        assert_true(failed > 3);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whatever_call_fails_the_message_is_true_and_nothing_is_lost),
+        cmocka_unit_test(without_descriptors_nothing_is_left),
         cmocka_unit_test(a_full_disk_is_named_with_file_and_bytes),
         cmocka_unit_test(writes_that_take_one_byte_are_continued),
         cmocka_unit_test(calls_that_are_interrupted_are_repeated),

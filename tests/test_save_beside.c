@@ -3,6 +3,7 @@
 #include "save_fleet.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -243,8 +244,8 @@ static void two_optimizers_in_one_root(void **state)
     ship c;
     fleet_run_whole(&c, &f, 2);
     assert_fails(ship_save(&c, root.path, 1), MUON_E_IO, "another process is saving step 1");
-    assert_ok(muon_save_finish(b.opt));
     assert_ok(muon_save_finish(a.opt));
+    assert_ok(muon_save_finish(b.opt));
     assert_string_equal(names_in(root.path), "latest step-00000001 step-00000002");
     int64_t step = -1;
     assert_ok(ship_load(&a, root.path, &step));
@@ -284,11 +285,41 @@ static void it_is_completed_after_a_step_that_failed(void **state)
     }
 }
 
+/* A relative root is where it was when the save was started, wherever the process has gone since. */
+static void a_relative_root_stays_where_it_was(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(counts); i++) {
+        fleet f;
+        squadron q;
+        save_fleet(&f, counts[i]);
+        squadron_create(&q, &f, counts[i]);
+        scratch here = scratch_make(), elsewhere = scratch_make();
+        int before = open(".", O_RDONLY);
+        assert_true(before >= 0);
+        assert_int_equal(chdir(here.path), 0);
+        char relative[] = "ckpts";
+        squadron_step(&q, 1);
+        squadron_ok(&q, act_start, relative);
+        assert_int_equal(chdir(elsewhere.path), 0);
+        squadron_step(&q, 2);
+        squadron_ok(&q, act_finish, NULL);
+        assert_string_equal(names_in(elsewhere.path), "");
+        assert_string_equal(names_in(path_of("%s/ckpts", here.path)), "latest step-00000001");
+        assert_int_equal(fchdir(before), 0);
+        close(before);
+        squadron_destroy(&q);
+        scratch_remove(&here);
+        scratch_remove(&elsewhere);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_state_and_settings_are_those_of_the_start),
         cmocka_unit_test(one_at_a_time),
+        cmocka_unit_test(a_relative_root_stays_where_it_was),
         cmocka_unit_test(arguments_that_are_null),
         cmocka_unit_test(destroying_the_optimizer_leaves_nothing),
         cmocka_unit_test(a_step_that_exists_is_an_error_at_the_start),

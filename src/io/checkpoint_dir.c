@@ -19,19 +19,38 @@
 #include <unistd.h>
 
 enum { SAVING_TRIES = 10 }; /* to get the name from others that clean the root: a second in all */
+/* Descriptors that are kept for the end: what looks at the other checkpoints needs three. The first is
+ * for the directory itself, so that one that is made can also be opened. */
+enum { SPARE = 3 };
 
 struct checkpoint_dir {
     char *root;
     int root_fd;
-    int fd; /* of the directory that is written; it holds the lock */
+    int fd;  /* of the directory that is written; it holds the lock */
+    int old; /* of the one that is exchanged for it; -1: none */
+    int spare[SPARE];
     int64_t step;
     int replace;
     checkpoint_name saving, name;
 };
 
+static void drop(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+static void use_spares(checkpoint_dir *dir)
+{
+    for (int i = 0; i < SPARE; i++)
+        drop(&dir->spare[i]);
+}
+
 static void release(checkpoint_dir *dir)
 {
-    if (dir->fd >= 0) close(dir->fd);
+    use_spares(dir);
+    drop(&dir->fd);
+    drop(&dir->old);
     if (dir->root_fd >= 0) close(dir->root_fd);
     free(dir->root);
     free(dir);
@@ -52,6 +71,16 @@ static muon_status open_root(checkpoint_dir *dir)
     if (above >= 0) close(above);
     REQUIRE(synced, E_IO, "%s: syncing the directory above it failed: %s", dir->root,
             strerror(error));
+    return MUON_OK;
+}
+
+static muon_status take_spares(checkpoint_dir *dir)
+{
+    for (int i = 0; i < SPARE; i++) {
+        dir->spare[i] = fcntl(dir->root_fd, F_DUPFD_CLOEXEC, 0);
+        REQUIRE(dir->spare[i] >= 0, E_IO, "%s: no file descriptors to save there: %s", dir->root,
+                strerror(errno));
+    }
     return MUON_OK;
 }
 
@@ -99,6 +128,11 @@ static muon_status name_owner(const checkpoint_dir *dir)
     FAIL(E_IO, "%s/%s: is in the way and cannot be removed", dir->root, dir->saving.text);
 }
 
+static void rest(int try)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000000L << try}, NULL);
+}
+
 /* Who cleans the root meanwhile may take the new directory for a leftover, in the moment before it
  * is locked. That is soon over; an owner, however, stays. */
 static muon_status make_saving(checkpoint_dir *dir)
@@ -111,7 +145,7 @@ static muon_status make_saving(checkpoint_dir *dir)
                     strerror(errno));
         }
         muon__checkpoint_remove(dir->root_fd, dir->root, dir->saving.text, 1);
-        nanosleep(&(struct timespec){.tv_nsec = 1000000L << i}, NULL);
+        rest(i);
     }
     return name_owner(dir);
 }
@@ -122,7 +156,11 @@ static muon_status begin(checkpoint_dir *dir, const char *root)
     TRY(open_root(dir));
     muon__checkpoint_clean(dir->root_fd, root);
     TRY(check_existing(dir));
-    return make_saving(dir);
+    TRY(take_spares(dir));
+    drop(&dir->spare[0]);
+    TRY(make_saving(dir));
+    dir->spare[0] = fcntl(dir->root_fd, F_DUPFD_CLOEXEC, 0); /* or not: then there is one less */
+    return MUON_OK;
 }
 
 muon_status muon__checkpoint_begin(checkpoint_dir **out, const char *root, int64_t step,
@@ -133,6 +171,8 @@ muon_status muon__checkpoint_begin(checkpoint_dir **out, const char *root, int64
     TRY(CALLOC(&dir, 1, "a checkpoint that is written"));
     *dir = (checkpoint_dir){.root_fd = -1,
                             .fd = -1,
+                            .old = -1,
+                            .spare = {-1, -1, -1},
                             .step = step,
                             .replace = replace,
                             .saving = muon__checkpoint_saving(step),
@@ -216,6 +256,14 @@ muon_status muon__checkpoint_put(checkpoint_dir *dir, const char *name, const vo
     return put(dir, name, data, bytes);
 }
 
+int muon__checkpoint_open_file(const checkpoint_dir *dir, const char *name)
+{
+    int fd = openat(dir->fd, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        muon__fail(MUON_E_IO, "%s: cannot be opened: %s", path_of(dir, name).text, strerror(errno));
+    return fd;
+}
+
 /* ---- Commit */
 
 static muon_status put_marker(checkpoint_dir *dir, const checkpoint_marker *marker)
@@ -235,7 +283,7 @@ static muon_status put_marker(checkpoint_dir *dir, const checkpoint_marker *mark
     return status;
 }
 
-static muon_status take_name(const checkpoint_dir *dir, int *is_exchanged)
+static muon_status take_name(checkpoint_dir *dir, int *is_exchanged)
 {
     const char *from = dir->saving.text;
     const char *to = dir->name.text;
@@ -244,6 +292,7 @@ static muon_status take_name(const checkpoint_dir *dir, int *is_exchanged)
     REQUIRE(errno == EEXIST || errno == ENOTEMPTY, E_IO, "%s/%s: renaming to it failed: %s",
             dir->root, to, strerror(errno));
     REQUIRE(dir->replace, E_IO, "%s/%s: exists already", dir->root, to);
+    dir->old = muon__directory_open(dir->root_fd, to);
     *is_exchanged = renameat2(dir->root_fd, from, dir->root_fd, to, RENAME_EXCHANGE) == 0;
     REQUIRE(*is_exchanged || (errno != EINVAL && errno != ENOSYS), E_IO,
             "%s/%s: exists, and this file system cannot exchange two directories at once",
@@ -312,11 +361,28 @@ static muon_status remove_old(const checkpoint_dir *dir, const int64_t *steps, s
     return MUON_OK;
 }
 
+/* Who saved it may not be quite done, and hold its lock: that is soon over. Others may remove it first,
+ * because it looks like a leftover: so only who has the lock does. */
+static muon_status remove_exchanged(checkpoint_dir *dir)
+{
+    int old = dir->old;
+    if (old < 0) return muon__checkpoint_remove(dir->root_fd, dir->root, dir->saving.text, 0);
+    lock_state lock = muon__directory_lock(old);
+    for (int i = 0; i < SAVING_TRIES && lock == LOCK_OTHERS; i++) {
+        rest(i);
+        lock = muon__directory_lock(old);
+    }
+    int is_there = muon__directory_is(old, dir->root_fd, dir->saving.text);
+    if (lock == LOCK_OTHERS || !is_there) return MUON_OK; /* the next save, or another one has */
+    dir->old = -1;
+    return muon__checkpoint_erase(dir->root_fd, dir->root, dir->saving.text, old);
+}
+
 /* The checkpoint is there, whatever goes wrong from here on. */
-static muon_status settle(const checkpoint_dir *dir, int is_exchanged, int keep)
+static muon_status settle(checkpoint_dir *dir, int is_exchanged, int keep)
 {
     TRY(sync_root(dir));
-    if (is_exchanged) TRY(muon__checkpoint_remove(dir->root_fd, dir->root, dir->saving.text, 0));
+    if (is_exchanged) TRY(remove_exchanged(dir));
     int64_t *steps = NULL;
     size_t nsteps = 0;
     TRY(muon__checkpoint_steps_at(&steps, &nsteps, dir->root_fd, dir->root, 1));
@@ -339,6 +405,7 @@ static muon_status commit(checkpoint_dir *dir, const checkpoint_marker *marker, 
 muon_status muon__checkpoint_commit(checkpoint_dir *dir, const checkpoint_marker *marker, int keep)
 {
     int is_exchanged;
+    use_spares(dir);
     muon_status status = commit(dir, marker, &is_exchanged);
     if (status != MUON_OK) {
         muon__checkpoint_abort(dir);
@@ -357,7 +424,9 @@ void muon__checkpoint_abort(checkpoint_dir *dir)
     if (!dir) return;
     shown_path message;
     snprintf(message.text, sizeof message.text, "%s", muon_last_error());
+    use_spares(dir);
     if (muon__checkpoint_erase(dir->root_fd, dir->root, dir->saving.text, dir->fd) != MUON_OK)
         muon__fail(MUON_E_IO, "%s", message.text);
+    dir->fd = -1;
     release(dir);
 }

@@ -64,6 +64,9 @@ muon_status muon__checkpoint_begin(checkpoint_dir **out, const char *root, int64
 /* A new file in it: of this size, its room reserved as far as the file system can do that, so that
  * a full disk is noticed now. */
 muon_status muon__checkpoint_add(checkpoint_dir *dir, const char *name, int64_t bytes);
+/* One of these files, open for writing, wherever the process has gone meanwhile; -1 with a message:
+ * MUON_E_IO. */
+int muon__checkpoint_open_file(const checkpoint_dir *dir, const char *name);
 /* A small file in it, all at once, synced. */
 muon_status muon__checkpoint_put(checkpoint_dir *dir, const char *name, const void *data,
                                  size_t bytes);

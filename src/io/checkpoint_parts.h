@@ -48,7 +48,7 @@ int muon__directory_open(int dir, const char *name); /* no link; -1 and errno */
 /* Is this open directory still the one of that name? */
 int muon__directory_is(int fd, int dir, const char *name);
 
-/* The open directory dir, which is path/name, with all that is in it. */
+/* The open directory dir, which is path/name, with all that is in it. Closes dir, also on failure. */
 muon_status muon__checkpoint_erase(int root, const char *path, const char *name, int dir);
 /* The directory path/name, which nobody takes for a checkpoint. If another process holds its lock,
  * it stays; needs_lock: also if there are no locks. A missing one is fine. */

@@ -13,6 +13,20 @@
 
 /* ---- Directories */
 
+static muon_status walk(DIR *stream, const char *path, visit_fn *visit, void *user)
+{
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (!entry) {
+            REQUIRE(errno == 0, E_IO, "%s: reading it failed: %s", path, strerror(errno));
+            return MUON_OK;
+        }
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            TRY(visit(user, dirfd(stream), entry->d_name));
+    }
+}
+
 muon_status muon__each_name(int dir, const char *path, visit_fn *visit, void *user)
 {
     /* A stream keeps the descriptor, and its place in the directory: it gets one of its own. */
@@ -23,18 +37,7 @@ muon_status muon__each_name(int dir, const char *path, visit_fn *visit, void *us
         if (own >= 0) close(own);
         FAIL(E_IO, "%s: %s", path, strerror(error));
     }
-    muon_status status = MUON_OK;
-    while (status == MUON_OK) {
-        errno = 0;
-        const struct dirent *entry = readdir(stream);
-        if (!entry) {
-            if (errno != 0)
-                status = muon__fail(MUON_E_IO, "%s: reading it failed: %s", path, strerror(errno));
-            break;
-        }
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-        status = visit(user, dir, entry->d_name);
-    }
+    muon_status status = walk(stream, path, visit, user);
     closedir(stream);
     return status;
 }
@@ -67,20 +70,32 @@ static muon_status visit_removed(void *user, int dir, const char *name)
     int error = errno;
     int inner = error == EISDIR || error == EPERM ? muon__directory_open(dir, name) : -1;
     REQUIRE(inner >= 0, E_IO, "%s/%s: cannot be removed: %s", *path, name, strerror(error));
-    muon_status status = muon__checkpoint_erase(dir, *path, name, inner);
-    close(inner);
-    return status;
+    return muon__checkpoint_erase(dir, *path, name, inner);
 }
 
+static muon_status erase(int root, const char *name, DIR *stream, const char *shown)
+{
+    TRY(walk(stream, shown, visit_removed, &shown));
+    REQUIRE(unlinkat(root, name, AT_REMOVEDIR) == 0 || errno == ENOENT, E_IO,
+            "%s: cannot be removed: %s", shown, strerror(errno));
+    return MUON_OK;
+}
+
+/* Without one more descriptor, so that also a process that has no more leaves nothing. It is closed,
+ * and a lock of it ends, when the name is gone. */
 muon_status muon__checkpoint_erase(int root, const char *path, const char *name, int dir)
 {
     char shown[MUON__MESSAGE_MAX]; /* as much of it as a message holds */
     snprintf(shown, sizeof shown, "%s/%s", path, name);
-    const char *inner = shown;
-    TRY(muon__each_name(dir, shown, visit_removed, &inner));
-    REQUIRE(unlinkat(root, name, AT_REMOVEDIR) == 0 || errno == ENOENT, E_IO,
-            "%s: cannot be removed: %s", shown, strerror(errno));
-    return MUON_OK;
+    DIR *stream = fdopendir(dir);
+    if (!stream) {
+        int error = errno;
+        close(dir);
+        FAIL(E_IO, "%s: cannot be removed: %s", shown, strerror(error));
+    }
+    muon_status status = erase(root, name, stream, shown);
+    closedir(stream);
+    return status;
 }
 
 /* Between opening and locking, its owner may have completed it: then it has another name. */
@@ -93,11 +108,10 @@ muon_status muon__checkpoint_remove(int root, const char *path, const char *name
     }
     lock_state lock = muon__directory_lock(dir);
     int may_go = lock == LOCK_OURS || (lock == LOCK_UNKNOWN && !needs_lock);
-    muon_status status = MUON_OK;
     if (may_go && muon__directory_is(dir, root, name))
-        status = muon__checkpoint_erase(root, path, name, dir);
+        return muon__checkpoint_erase(root, path, name, dir);
     close(dir);
-    return status;
+    return MUON_OK;
 }
 
 /* ---- Cleaning */

@@ -20,14 +20,14 @@
 
 /* ---- The last acts */
 
-int muon__checkpoint_open_saving(const char *root, int64_t step, const char *name)
+int muon__checkpoint_open_saving(int from, const char *root, int64_t step, const char *name)
 {
     char path[PATH_MAX]; /* what is longer the system would not take */
     int length =
         snprintf(path, sizeof path, "%s/%s/%s", root, muon__checkpoint_saving(step).text, name);
     int fd = -1;
     if (length < (int)sizeof path)
-        fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+        fd = openat(from, path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     else
         errno = ENAMETOOLONG;
     if (fd < 0) muon__fail(MUON_E_IO, "%s: cannot be opened: %s", path, strerror(errno));
@@ -42,7 +42,7 @@ static muon_status put_head(int fd, const char *name, const char *head, size_t b
     return MUON_OK;
 }
 
-static muon_status finish_file(checkpoint_file *saved, const char *root, int64_t step,
+static muon_status finish_file(checkpoint_file *saved, const checkpoint_dir *dir,
                                const checkpoint_files *files, size_t file, const uint32_t *crc32c)
 {
     const files_file *f = &files->files[file];
@@ -52,7 +52,7 @@ static muon_status finish_file(checkpoint_file *saved, const char *root, int64_t
     saved->head_bytes = f->head_bytes;
     saved->head_crc32c = muon__crc32c(0, head, (size_t)f->head_bytes);
     muon_status status = muon__strdup(&saved->name, f->name);
-    int fd = status == MUON_OK ? muon__checkpoint_open_saving(root, step, f->name) : -1;
+    int fd = status == MUON_OK ? muon__checkpoint_open_file(dir, f->name) : -1;
     if (status == MUON_OK && fd < 0) status = MUON_E_IO;
     if (status == MUON_OK) status = put_head(fd, f->name, head, (size_t)f->head_bytes);
     if (fd >= 0) close(fd);
@@ -78,23 +78,23 @@ static muon_status put_index(checkpoint_marker *marker, checkpoint_dir *dir,
     return status;
 }
 
-static muon_status finish_files(checkpoint_marker *marker, checkpoint_dir *dir, const char *root,
-                                int64_t step, const checkpoint_files *files, const uint32_t *crc32c)
+static muon_status finish_files(checkpoint_marker *marker, checkpoint_dir *dir, int64_t step,
+                                const checkpoint_files *files, const uint32_t *crc32c)
 {
     marker->step = step;
     TRY(CALLOC(&marker->files, files->nfiles + 2, "files of a checkpoint"));
     for (size_t i = 0; i < files->nfiles; i++)
-        TRY(finish_file(&marker->files[marker->nfiles++], root, step, files, i, crc32c));
+        TRY(finish_file(&marker->files[marker->nfiles++], dir, files, i, crc32c));
     TRY(put_index(marker, dir, files, 0));
     return put_index(marker, dir, files, 1);
 }
 
-muon_status muon__checkpoint_complete(checkpoint_dir *dir, const char *root, int64_t step,
+muon_status muon__checkpoint_complete(checkpoint_dir *dir, int64_t step,
                                       const checkpoint_files *files, const uint32_t *crc32c,
                                       int keep)
 {
     checkpoint_marker marker = {0};
-    muon_status status = finish_files(&marker, dir, root, step, files, crc32c);
+    muon_status status = finish_files(&marker, dir, step, files, crc32c);
     if (status == MUON_OK)
         status = muon__checkpoint_commit(dir, &marker, keep);
     else
@@ -177,9 +177,9 @@ static muon_status write_tensors(writing *w, int fd, const files_file *file)
     return MUON_OK;
 }
 
-static muon_status write_file(writing *w, const files_file *file)
+static muon_status write_file(writing *w, const checkpoint_dir *dir, const files_file *file)
 {
-    int fd = muon__checkpoint_open_saving(w->root, w->plan->step, file->name);
+    int fd = muon__checkpoint_open_file(dir, file->name);
     if (fd < 0) return MUON_E_IO;
     muon_status status = write_tensors(w, fd, file);
     close(fd); /* what it would report, the sync of muon__checkpoint_complete reports */
@@ -192,7 +192,7 @@ static muon_status write_files(writing *w, checkpoint_dir *dir)
     for (size_t i = 0; i < w->files->nfiles; i++)
         TRY(muon__checkpoint_add(dir, w->files->files[i].name, w->files->files[i].bytes));
     for (size_t i = 0; i < w->files->nfiles; i++)
-        TRY(write_file(w, &w->files->files[i]));
+        TRY(write_file(w, dir, &w->files->files[i]));
     return MUON_OK;
 }
 
@@ -209,7 +209,7 @@ static muon_status write_checkpoint(writing *w)
         muon__checkpoint_abort(dir);
         return status;
     }
-    return muon__checkpoint_complete(dir, w->root, plan->step, w->files, w->crc32c, plan->keep);
+    return muon__checkpoint_complete(dir, plan->step, w->files, w->crc32c, plan->keep);
 }
 
 muon_status muon_checkpoint_write(const char *root, const muon_checkpoint_plan *plan)

@@ -87,7 +87,7 @@ static muon_status complete(saving *s, uint32_t *shares)
         shares[i] = muon__crc32c_whole(shares[i], (int64_t)s->files->tensors[i].tensor.bytes);
     checkpoint_dir *dir = s->dir;
     s->dir = NULL;
-    return muon__checkpoint_complete(dir, s->root, s->args.step, s->files, shares, s->args.keep);
+    return muon__checkpoint_complete(dir, s->args.step, s->files, shares, s->args.keep);
 }
 
 static muon_status end(saving *s, const char *stage)

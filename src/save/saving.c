@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* O_PATH */
 #include "save/saving.h"
 
 #include "base/crc32c.h"
@@ -6,6 +7,7 @@
 #include "save/units.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -45,6 +47,11 @@ static muon_status make_lists(saving *s)
 static muon_status make(saving *s, const char *root)
 {
     TRY(muon__strdup(&s->root, root));
+    if (*root != '/' && s->opt->comm.rank != 0) { /* rank 0 has the directory itself */
+        s->here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        REQUIRE(s->here >= 0, E_IO, "the directory from which '%s' is to be found: %s", root,
+                strerror(errno));
+    }
     TRY(muon__tensors_create(&s->tensors, s->opt, s->args.buffers));
     TRY(muon__metadata_create(&s->meta, s->opt, &s->args));
     TRY(make_files(s));
@@ -61,6 +68,7 @@ muon_status muon__saving_create(saving **out, muon_opt *opt, const char *root,
     s->opt = opt;
     s->args = *args;
     s->beside = beside;
+    s->here = AT_FDCWD;
     muon_status status = make(s, root);
     if (status != MUON_OK) {
         muon__saving_destroy(s);
@@ -82,6 +90,7 @@ void muon__saving_destroy(saving *s)
     join(s);
     for (size_t i = 0; s->fds && i < s->files->nfiles; i++)
         if (s->fds[i] >= 0) close(s->fds[i]);
+    if (s->here >= 0) close(s->here);
     muon__checkpoint_abort(s->dir);
     muon__tree_destroy(s->combining);
     muon__stripes_destroy(&s->stripes);
@@ -121,7 +130,9 @@ static void keep(saving *s, muon_status status)
 static muon_status open_file(saving *s, size_t file)
 {
     if (s->fds[file] >= 0) return MUON_OK;
-    s->fds[file] = muon__checkpoint_open_saving(s->root, s->args.step, s->files->files[file].name);
+    const char *name = s->files->files[file].name;
+    s->fds[file] = s->dir ? muon__checkpoint_open_file(s->dir, name)
+                          : muon__checkpoint_open_saving(s->here, s->root, s->args.step, name);
     return s->fds[file] >= 0 ? MUON_OK : MUON_E_IO;
 }
 

@@ -20,6 +20,7 @@ typedef struct save_job { /* bytes of a tensor that wait in memory to be written
 typedef struct saving {
     muon_opt *opt;
     char *root;
+    int here; /* where a relative root begins, wherever the process goes until it is saved */
     muon_save_args args;
     int beside; /* training */
     saved_tensors tensors;
