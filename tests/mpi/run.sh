@@ -4,7 +4,7 @@
 #   tests/mpi/run.sh N PROGRAM [argument...]
 #
 # From the environment: MPIRUN, the launcher (mpirun); MPI_TIMEOUT, seconds after which the job is killed
-# and the exit code is 124 (300); MPI_OVER=tcp, to use sockets instead of shared memory. Whatever happens, no process of the job outlives this script. More
+# and the exit code is 124 (300); MPI_OVER=tcp, for sockets instead of shared memory (Open MPI). Whatever happens, no process of the job outlives this script. More
 # ranks than cores are fine, and each has one BLAS thread.
 set -uo pipefail
 (($# >= 2)) || {
@@ -48,7 +48,6 @@ case $("$mpirun" --version 2>&1) in
         launch=("$mpirun" --oversubscribe --bind-to none -n "$ranks")
         ;;
     *HYDRA* | *MPICH* | *Intel*)
-        [[ ${MPI_OVER:-} != tcp ]] || export UCX_TLS=tcp,self FI_PROVIDER=tcp # whichever it is built on
         launch=("$mpirun" -bind-to none -n "$ranks")
         ;;
     *)
