@@ -16,6 +16,7 @@ struct cling_batch {
     cling_batch *next; /* of all, or of those that are closed */
     muon_batch *inner;
     muon_direction direction;
+    int channel;
     int is_active; /* was, when it was closed */
     size_t n;
     struct {
@@ -37,6 +38,8 @@ typedef struct clinging {
     cling_block *kept;
     size_t kept_bytes;
     int64_t nopen, nabandoned;
+    void (*before_start)(void *user, int channel); /* NULL: nothing */
+    void *user;
 } clinging;
 
 static inline cling_batch *cling_of(muon_batch *batch)
@@ -57,6 +60,7 @@ static inline muon_status cling_open(void *self, muon_batch **out, muon_directio
         return status;
     }
     b->direction = direction;
+    b->channel = channel;
     b->n = n;
     for (size_t i = 0; i < n; i++)
         b->parts[i].message = messages[i];
@@ -68,6 +72,7 @@ static inline muon_status cling_open(void *self, muon_batch **out, muon_directio
 static inline muon_status cling_start(void *self, muon_batch *batch)
 {
     clinging *c = self;
+    if (c->before_start) c->before_start(c->user, cling_of(batch)->channel);
     return c->inner->ops->start(c->inner->self, cling_of(batch)->inner);
 }
 

@@ -35,7 +35,8 @@ typedef enum muon_direction { MUON_SEND, MUON_RECEIVE } muon_direction;
 typedef struct muon_comm_ops {
     size_t struct_size;
     const char *name; /* "mpi" */
-    /* A batch that can be started again and again. The messages' memory stays where it is. */
+    /* A batch that can be started again and again. The messages' memory stays where it is; all of it is
+     * the library's own, never a caller's weights or gradients. */
     muon_status (*open)(void *self, muon_batch **out, muon_direction direction, int channel,
                         const muon_message *messages, size_t nmessages);
     /* After a failure it may still be active. When this returns nobody may touch the messages' memory

@@ -47,8 +47,9 @@ muon_status muon__loading_create(loading **out, muon_opt *opt, const char *path,
 void muon__loading_destroy(loading *l)
 {
     if (!l) return;
-    muon__tree_destroy(l->combining);
-    muon__stripes_destroy(&l->stripes);
+    size_t kept = muon__tree_destroy(l->combining);
+    kept += muon__stripes_destroy(&l->stripes);
+    muon__opt_say_kept(l->opt, "muon_load", kept);
     muon__settings_destroy(&l->settings, l->opt);
     muon__fit_destroy(&l->fit);
     muon__tensors_destroy(&l->tensors);

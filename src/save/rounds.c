@@ -1,9 +1,10 @@
 /* The rounds in which stripes become whole at their owners, or go from there to who holds them.
  *
- * A message is what a cell has of a stripe: one piece of a shard. It goes straight from memory to memory
- * where it is one piece of the stripe, too; else the stripe's owner packs and unpacks it. Receives are
- * started before sends, and both are waited for before the next round: a rank waits only for what others
- * do in the same round or an earlier one, so that nobody waits for ever. */
+ * A message is what a cell has of a stripe: one piece of a shard. It is staged at the holder's end,
+ * because no message may be in memory of the caller, who frees it as he likes after a failure; at the
+ * owner's end it is in its place where it is one piece of the stripe, too, else the owner packs and
+ * unpacks it. Receives are started before sends, and both are waited for before the next round: a rank
+ * waits only for what others do in the same round or an earlier one, so that nobody waits for ever. */
 #include "comm/comm.h"
 #include "save/stripes.h"
 
@@ -37,21 +38,17 @@ static size_t bytes_of(const round *r, const stripe_walk *cell)
 /* ---- What a cell has of a stripe: packed in a message and, since its order is the tensor's, in this
  * rank's shard; in the stripe it may be in many pieces. */
 
-/* In this rank's memory or, from its file, in `room`. */
-static char *read_cell(round *r, const stripe_walk *cell, char *room)
+/* From this rank's memory or its file, and back. */
+static void read_cell(round *r, const stripe_walk *cell, char *room)
 {
-    char *memory = muon__stripe_memory(cell);
-    if (memory) return memory;
-    if (r->status == MUON_OK)
-        r->status = muon__tensor_read(r->s->tensors, cell->of->tensor, cell->at_mine + cell->at,
-                                      cell->count, room);
-    return room;
+    if (r->status != MUON_OK) return;
+    r->status = muon__tensor_read(r->s->tensors, cell->of->tensor, cell->at_mine + cell->at,
+                                  cell->count, room);
 }
 
-/* From `room`, if it is not in memory anyway. */
 static void write_cell(round *r, const stripe_walk *cell, const char *room)
 {
-    if (muon__stripe_memory(cell) || r->status != MUON_OK) return;
+    if (r->status != MUON_OK) return;
     r->status = muon__tensor_write(r->s->tensors, cell->of->tensor, cell->at_mine + cell->at,
                                    cell->count, room);
 }
@@ -100,10 +97,12 @@ static muon_status exchange_messages(const round *r)
     return status;
 }
 
-/* The stripe this rank owns: where it is in its own memory, if all of it is, else the room for it. */
+/* The stripe this rank owns: where it is in its own memory, if all of it is and no message is sent from
+ * there; else the room for it. */
 static char *find_data(const round *r)
 {
     stripe_walk cell;
+    if (r->s->direction == STRIPES_FROM_OWNER && r->own->messages > 0) return r->s->whole;
     muon__stripe_walk(&cell, r->s, r->own);
     muon__stripe_next(&cell);
     char *memory = cell.count == r->own->end - r->own->begin ? muon__stripe_memory(&cell) : NULL;
@@ -137,9 +136,9 @@ static void send_cells(round *r, const stripe *of, char **staged)
     stripe_walk cell;
     for (muon__stripe_walk(&cell, r->s, of); muon__stripe_next(&cell);) {
         if (cell.is_owners || cell.from != rank_of(r)) continue;
-        char *packed = read_cell(r, &cell, *staged);
-        if (packed == *staged) *staged += bytes_of(r, &cell);
-        add(r->send, &r->nsend, packed, bytes_of(r, &cell), of->owner);
+        read_cell(r, &cell, *staged);
+        add(r->send, &r->nsend, *staged, bytes_of(r, &cell), of->owner);
+        *staged += bytes_of(r, &cell);
     }
 }
 
@@ -161,7 +160,10 @@ static void put_together(round *r)
     stripe_walk cell;
     for (muon__stripe_walk(&cell, r->s, r->own); muon__stripe_next(&cell);) {
         if (cell.is_owners) {
-            if (r->data == r->s->whole) copy_packed(r, &cell, read_cell(r, &cell, r->s->shard), 1);
+            if (r->data != r->s->whole) continue; /* it is in its place */
+            char *packed_own = muon__stripe_memory(&cell);
+            if (!packed_own) read_cell(r, &cell, packed_own = r->s->shard);
+            copy_packed(r, &cell, packed_own, 1);
         } else if (!cell.one_run) {
             copy_packed(r, &cell, packed, 1);
             packed += bytes_of(r, &cell);
@@ -208,20 +210,18 @@ static void send_to_holders(round *r)
     }
 }
 
-/* The parts of another's stripe that are this rank's: first where they are to arrive, then, if that was
- * not in their place, into their place. */
+/* The parts of another's stripe that are this rank's: first where they are to arrive, then from there
+ * into their place. */
 static void take_cells(round *r, const stripe *of, char **staged, int have_arrived)
 {
     stripe_walk cell;
     for (muon__stripe_walk(&cell, r->s, of); muon__stripe_next(&cell);) {
         if (!cell.is_mine) continue;
-        char *to = muon__stripe_memory(&cell);
-        int in_place = to != NULL;
-        if (!in_place) to = *staged, *staged += bytes_of(r, &cell);
-        if (!have_arrived)
-            add(r->receive, &r->nreceive, to, bytes_of(r, &cell), of->owner);
-        else if (!in_place)
-            write_cell(r, &cell, to);
+        if (have_arrived)
+            write_cell(r, &cell, *staged);
+        else
+            add(r->receive, &r->nreceive, *staged, bytes_of(r, &cell), of->owner);
+        *staged += bytes_of(r, &cell);
     }
 }
 
@@ -233,7 +233,7 @@ static void take_own(round *r)
         if (!cell.is_mine) continue;
         char *memory = muon__stripe_memory(&cell), *packed = memory ? memory : r->s->shard;
         copy_packed(r, &cell, packed, 0);
-        write_cell(r, &cell, packed);
+        if (!memory) write_cell(r, &cell, packed);
     }
 }
 

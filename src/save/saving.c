@@ -92,8 +92,9 @@ void muon__saving_destroy(saving *s)
         if (s->fds[i] >= 0) close(s->fds[i]);
     if (s->here >= 0) close(s->here);
     muon__checkpoint_abort(s->dir);
-    muon__tree_destroy(s->combining);
-    muon__stripes_destroy(&s->stripes);
+    size_t kept = muon__tree_destroy(s->combining);
+    kept += muon__stripes_destroy(&s->stripes);
+    muon__opt_say_kept(s->opt, "muon_save", kept);
     muon__files_destroy(s->files);
     muon__metadata_destroy(&s->meta);
     muon__tensors_destroy(&s->tensors);

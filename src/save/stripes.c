@@ -1,5 +1,6 @@
 #include "save/stripes.h"
 
+#include "comm/comm.h"
 #include "plan/digest.h"
 
 #include <stdlib.h>
@@ -119,20 +120,20 @@ static void count_messages(const stripes *s, stripe *of)
         else if (s->direction == STRIPES_TO_OWNER ? !walk.is_owners && walk.from == me
                                                   : walk.is_mine) {
             of->messages++;
-            if (!muon__stripe_memory(&walk)) of->staged += walk.count * element;
+            of->staged += walk.count * element;
         }
     }
 }
 
 /* The same on every rank: enough stripes for all ranks, none too large or too small. What a rank holds
- * of others' stripes goes straight to and from its memory, unless state is in a file: then it has to be
- * staged, and with replicas that can be all stripes of a round. */
+ * of others' stripes is staged: about as much as it owns when it saves, but with replicas all stripes of
+ * a round when it loads. */
 static int64_t choose_bytes(const stripes *s)
 {
     const muon_opt *opt = s->tensors->opt;
     int64_t total = 0, nranks = opt->plan->nranks;
     int64_t most = nranks == 1 ? STRIPE_ALONE : STRIPE_MOST;
-    if (opt->offloaded) {
+    if (opt->offloaded || (nranks > 1 && s->direction == STRIPES_FROM_OWNER)) {
         most = STAGED_MOST / nranks / 64 * 64;
         if (most > STRIPE_MOST) most = STRIPE_MOST;
     }
@@ -178,22 +179,18 @@ static int by_round(const void *a, const void *b)
     return x->owner < y->owner ? -1 : x->owner > y->owner;
 }
 
-typedef struct room {
-    int64_t whole, staged, messages;
-} room;
-
 static void grow(int64_t *most, int64_t n)
 {
     if (n > *most) *most = n;
 }
 
 /* What the fullest round takes. */
-static room measure(stripes *s)
+static stripes_room measure(stripes *s)
 {
-    room most = {0}, now = {0};
+    stripes_room most = {0}, now = {0};
     for (size_t i = 0; i < s->n; i++) {
         const stripe *of = &s->list[i];
-        if (i == 0 || of->round != s->list[i - 1].round) now = (room){0};
+        if (i == 0 || of->round != s->list[i - 1].round) now = (stripes_room){0};
         now.staged += of->staged;
         now.messages += of->messages;
         if (of->owner == s->tensors->opt->comm.rank) {
@@ -213,12 +210,13 @@ static muon_status make(stripes *s, const unsigned char *leave_out, int64_t *rou
     TRY(CALLOC(&s->list, s->n, "stripes"));
     cut(s, leave_out, rounds);
     qsort(s->list, s->n, sizeof *s->list, by_round);
-    room most = measure(s);
-    TRY(CALLOC(&s->whole, (size_t)most.whole, "stripes"));
-    TRY(CALLOC(&s->packed, (size_t)most.whole, "stripes"));
-    TRY(CALLOC(&s->shard, s->tensors->opt->offloaded ? (size_t)most.whole : 0, "stripes"));
-    TRY(CALLOC(&s->staged, (size_t)most.staged, "stripes"));
-    return CALLOC(&s->messages, (size_t)most.messages, "stripes");
+    s->room = measure(s);
+    size_t whole = (size_t)s->room.whole;
+    TRY(CALLOC(&s->whole, whole, "stripes"));
+    TRY(CALLOC(&s->packed, whole, "stripes"));
+    TRY(CALLOC(&s->shard, s->tensors->opt->offloaded ? whole : 0, "stripes"));
+    TRY(CALLOC(&s->staged, (size_t)s->room.staged, "stripes"));
+    return CALLOC(&s->messages, (size_t)s->room.messages, "stripes");
 }
 
 muon_status muon__stripes_create(stripes *out, const saved_tensors *tensors,
@@ -237,13 +235,16 @@ muon_status muon__stripes_create(stripes *out, const saved_tensors *tensors,
     return MUON_OK;
 }
 
-void muon__stripes_destroy(stripes *s)
+size_t muon__stripes_destroy(stripes *s)
 {
+    if (!s->tensors) return 0;
+    const muon_comm *comm = &s->tensors->opt->comm;
+    size_t kept = muon__comm_free(comm, s->whole, (size_t)s->room.whole);
+    kept += muon__comm_free(comm, s->packed, (size_t)s->room.whole);
+    kept += muon__comm_free(comm, s->staged, (size_t)s->room.staged);
     free(s->list);
-    free(s->whole);
-    free(s->packed);
     free(s->shard);
-    free(s->staged);
     free(s->messages);
     *s = (stripes){0};
+    return kept;
 }

@@ -19,10 +19,15 @@ typedef struct stripe {
     int owner;
     int64_t round;    /* how many stripes the owner has before this one */
     int64_t messages; /* that this rank sends or receives for it */
-    int64_t staged;   /* bytes of them that come from a file, or go to one */
+    int64_t staged;   /* bytes of them, if another rank owns it */
 } stripe;
 
 typedef enum stripe_direction { STRIPES_TO_OWNER, STRIPES_FROM_OWNER } stripe_direction;
+
+/* What the fullest round takes: bytes, and messages. */
+typedef struct stripes_room {
+    int64_t whole, staged, messages;
+} stripes_room;
 
 typedef struct stripes {
     const saved_tensors *tensors;
@@ -30,11 +35,12 @@ typedef struct stripes {
     stripe *list; /* those that this rank has to do with, by round, in each by owner */
     size_t n;
     int64_t owned_bytes;
-    /* Room for any round. */
+    /* Room for any round. Messages are in the first three, and in nothing else. */
+    stripes_room room;
     char *whole;  /* the stripe this rank owns */
     char *packed; /* others' parts of it that are not in one piece there */
-    char *shard;  /* this rank's own part, if state is in a file */
-    char *staged; /* its parts of other ranks' stripes, likewise */
+    char *staged; /* this rank's parts of other ranks' stripes */
+    char *shard;  /* its own part, if state is in a file */
     muon_message *messages;
 } stripes;
 
@@ -42,7 +48,7 @@ typedef struct stripes {
  * the same on every rank. */
 muon_status muon__stripes_create(stripes *out, const saved_tensors *tensors,
                                  const unsigned char *leave_out, stripe_direction direction);
-void muon__stripes_destroy(stripes *s); /* zeroed is fine */
+size_t muon__stripes_destroy(stripes *s); /* zeroed is fine; returns what muon__comm_free does */
 
 /* ---- The cells of a stripe, in the order in which both ends of a message see them:
  *     stripe_walk walk;
