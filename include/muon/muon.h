@@ -49,6 +49,7 @@
  *              pools of the process: creation has them serve all threads at once. Two exceptions are
  *              BLIS's: 0.9 with OpenMP, and any BLIS with threads that is not the version libmuon was
  *              built for, take a small block for every product and give it back. A serial BLIS does not.
+ *              The calling thread needs 64 KB of stack, besides what callbacks and a transport use.
  *   Bits       The result depends on the inputs only, not on threads, alignment, ranks or sharding,
  *              and not on the caller's floating-point mode (rounding, flushing to zero, traps) or
  *              locale: inside, both are the default ones. Callbacks and transports run in the
