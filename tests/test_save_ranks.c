@@ -139,23 +139,23 @@ typedef struct save_case {
 } save_case;
 
 static const save_case saves[] = {
-    {"step", save_other_step, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
-    {"keep", save_other_keep, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
-    {"replace", save_other_replace, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
-    {"file_bytes", save_other_sizes, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
-    {"a value", save_other_value, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
-    {"a key", save_other_key, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
-    {"more metadata", save_more_metadata, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
-    {"no metadata", save_no_metadata, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
-    {"no weights", save_no_weights, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
+    {"step", save_other_step, MUON_E_DISAGREE, "step is"},
+    {"keep", save_other_keep, MUON_E_DISAGREE, "keep is"},
+    {"replace", save_other_replace, MUON_E_DISAGREE, "replace is"},
+    {"file_bytes", save_other_sizes, MUON_E_DISAGREE, "file_bytes is"},
+    {"a value", save_other_value, MUON_E_DISAGREE, "metadata '"},
+    {"a key", save_other_key, MUON_E_DISAGREE, "where rank 2 has metadata '"},
+    {"more metadata", save_more_metadata, MUON_E_DISAGREE, "nmetadata is"},
+    {"no metadata", save_no_metadata, MUON_E_DISAGREE, "nmetadata is"},
+    {"no weights", save_no_weights, MUON_E_DISAGREE, "buffers is given on rank 0, NULL on rank 2"},
     {"beside", save_beside, MUON_E_DISAGREE, "rank 2 is in muon_save_start, rank 0 in muon_save"},
     {"negative step", save_negative_step, MUON_E_VALUE, "rank 2: muon_save: step is -3"},
     {"no root", save_nowhere, MUON_E_ARG, "rank 2: muon_save: root"},
     {"reserved key", save_reserved, MUON_E_NAME, "rank 2: metadata key 'muon.step'"},
     {"one weight", save_no_weight, MUON_E_ARG, "rank 2: param 'wide': the weight is NULL"},
     {"another root", save_elsewhere, MUON_E_IO, "rank 2: /nonexistent/"},
-    {"lr", save_other_lr, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
-    {"clip_norm", save_other_clip, MUON_E_DISAGREE, "on ranks 0 and 2 differ"},
+    {"lr", save_other_lr, MUON_E_DISAGREE, "metadata 'muon.group.0.lr' is '"},
+    {"clip_norm", save_other_clip, MUON_E_DISAGREE, "metadata 'muon.clip_norm' is '"},
 };
 
 typedef struct save_task {

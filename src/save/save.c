@@ -65,8 +65,7 @@ static muon_status begin(saving **out, muon_opt *opt, const char *root, const mu
     saving *s = NULL;
     muon_status status = check_idle(opt, stage);
     if (status == MUON_OK) status = prepare(&s, opt, root, args, beside);
-    status = muon__together_agree(opt, status, s ? muon__saving_digest(s) : 0,
-                                  "the arguments, metadata or settings", stage);
+    status = muon__saving_agree(opt, s, status, stage);
     assert(status != MUON_OK || s); /* a rank that has none has said so */
     if (status == MUON_OK) status = muon__together_status(opt, make_directory(s), stage);
     if (status == MUON_OK) status = muon__saving_gather(s);

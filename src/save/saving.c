@@ -3,7 +3,6 @@
 
 #include "base/crc32c.h"
 #include "io/sync.h"
-#include "plan/digest.h"
 #include "save/units.h"
 
 #include <errno.h>
@@ -104,19 +103,6 @@ void muon__saving_destroy(saving *s)
     free(s->jobs);
     free(s->root);
     free(s);
-}
-
-uint64_t muon__saving_digest(const saving *s)
-{
-    uint64_t digest = MUON__DIGEST_START;
-    int64_t words[] = {s->args.step,    s->args.file_bytes,   s->args.keep,
-                       s->args.replace, s->args.buffers != 0, s->beside};
-    muon__digest_words(&digest, words, sizeof words / sizeof *words);
-    for (size_t i = 0; i < s->meta.n; i++) {
-        muon__digest_text(&digest, s->meta.list[i].key);
-        muon__digest_text(&digest, s->meta.list[i].value);
-    }
-    return digest;
 }
 
 /* ---- Writing */

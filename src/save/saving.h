@@ -47,8 +47,10 @@ typedef struct saving {
 muon_status muon__saving_create(saving **out, muon_opt *opt, const char *root,
                                 const muon_save_args *args, int beside);
 void muon__saving_destroy(saving *s); /* waits for its thread, removes what is not complete */
-/* Of all that must be the same on every rank. */
-uint64_t muon__saving_digest(const saving *s);
+/* Collective. Nobody has failed (s is NULL on ranks that have), and all have the same arguments,
+ * metadata and settings: MUON_E_DISAGREE names one that is another on two ranks, and both values. */
+muon_status muon__saving_agree(muon_opt *opt, const saving *s, muon_status status,
+                               const char *stage);
 
 /* Failures of writing are kept in s->status and s->message: other ranks wait for this one, and the
  * thread that writes is not the one that returns. */

@@ -24,15 +24,22 @@ static muon_status ask(muon_opt *opt, tree *t, const question *q, const char *st
     return muon__said_result(&q->said, opt->comm.size);
 }
 
+muon_status muon__together_same(muon_opt *opt, muon_status status, uint64_t digest,
+                                const char *stage, same *found)
+{
+    *found = muon__same_none();
+    if (opt->comm.size == 1) return status;
+    status = muon__question_same(muon__agree_question(opt->agreement), stage, &opt->comm, status,
+                                 digest, found);
+    if (muon__opt_is_parting(status)) muon__opt_break(opt, status, NULL);
+    return status;
+}
+
 muon_status muon__together_agree(muon_opt *opt, muon_status status, uint64_t digest,
                                  const char *what, const char *stage)
 {
     same s;
-    if (opt->comm.size == 1) return status;
-    status = muon__question_same(muon__agree_question(opt->agreement), stage, &opt->comm, status,
-                                 digest, &s);
-    if (muon__opt_is_parting(status)) muon__opt_break(opt, status, NULL);
-    TRY(status);
+    TRY(muon__together_same(opt, status, digest, stage, &s));
     REQUIRE(s.other < 0, E_DISAGREE, "%s: %s on ranks %d and %d differ", stage, what, (int)s.rank,
             (int)s.other);
     return MUON_OK;

@@ -10,7 +10,11 @@
 muon_status muon__together_agree(muon_opt *opt, muon_status status, uint64_t digest,
                                  const char *what, const char *stage);
 
-/* The same for a status alone. */
+struct same; /* of step/agree_block.h */
+/* Only whether they have: found->other is -1, or a rank that has another digest. */
+muon_status muon__together_same(muon_opt *opt, muon_status status, uint64_t digest,
+                                const char *stage, struct same *found);
+/* The same as muon__together_agree for a status alone. */
 muon_status muon__together_status(muon_opt *opt, muon_status status, const char *stage);
 /* Has this failure parted the ranks, so that nothing can be agreed on any more? Then the optimizer is
  * broken. */
