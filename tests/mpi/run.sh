@@ -44,7 +44,8 @@ case $("$mpirun" --version 2>&1) in
         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
         export OMPI_MCA_plm_rsh_agent=false OMPI_MCA_orte_tmpdir_base=$work
         export OMPI_MCA_btl_vader_single_copy_mechanism=none
-        [[ ${MPI_OVER:-} != tcp ]] || export OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self
+        # Open MPI 5 leaves the loopback out, unless it is told.
+        [[ ${MPI_OVER:-} != tcp ]] || export OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self OMPI_MCA_btl_tcp_if_include=lo
         launch=("$mpirun" --oversubscribe --bind-to none -n "$ranks")
         ;;
     *HYDRA* | *MPICH* | *Intel*)
