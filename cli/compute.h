@@ -22,7 +22,7 @@ enum { COMPUTE_MOST_THREADS = 1024 };
      .most = COMPUTE_MOST_THREADS},                                                                \
     {                                                                                              \
         .name = "backend", .argument = "NAME",                                                     \
-        .help = "linear algebra: blis, or reference (plain loops, slow)",                          \
+        .help = "linear algebra: blis, cblas, or reference (slow)",                                \
         .standard = "the fastest there is", .type = OPTION_TEXT, .target = &(settings).backend     \
     }
 

@@ -25,12 +25,18 @@ macro(muon_find option package)
     endif()
 endmacro()
 muon_find(MUON_BLIS BLIS)
+muon_find(MUON_CBLAS CBLAS)
 # By its compiler driver, mpicc, unless MPI_C_COMPILER names another one.
 muon_find(MUON_MPI MPI COMPONENTS C)
 
 add_library(muon_dependencies INTERFACE)
 target_link_libraries(muon_dependencies INTERFACE Threads::Threads m)
 set(MUON_PRIVATE_LIBS m)
+if(MUON_HAVE_CBLAS) # loaded when it is asked for, never linked
+    target_link_libraries(muon_dependencies INTERFACE ${CMAKE_DL_LIBS})
+    list(APPEND MUON_PRIVATE_LIBS ${CMAKE_DL_LIBS})
+    target_compile_definitions(muon_dependencies INTERFACE MUON_HAVE_CBLAS=1)
+endif()
 if(MUON_HAVE_BLIS)
     target_link_libraries(muon_dependencies INTERFACE BLIS::BLIS)
     target_compile_definitions(muon_dependencies INTERFACE MUON_HAVE_BLIS=1)

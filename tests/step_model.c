@@ -330,12 +330,16 @@ const char *model_text(const char *format, ...)
 
 const char *const *model_backends(void)
 {
-    static const char *const wanted[] = {"reference", "blis"};
+    static const char *const wanted[] = {"reference", "blis", "cblas"};
     static const char *found[COUNT(wanted) + 1];
     size_t n = 0;
+    if (found[0]) return found;
     for (size_t i = 0; i < COUNT(wanted); i++) {
         const la_ops *la;
-        if (muon__la_find(&la, wanted[i]) == MUON_OK) found[n++] = wanted[i];
+        if (muon__la_find(&la, wanted[i]) == MUON_OK)
+            found[n++] = wanted[i];
+        else
+            print_message("not tested: %s\n", muon_last_error());
     }
     return found;
 }

@@ -2,7 +2,7 @@
 #include "testlib.h"
 
 #include "base/blis.h"
-#include "la/la.h"
+#include "la/la_cblas.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,6 +10,9 @@
 
 static const la_ops *const backends[] = {
     &muon__la_reference,
+#ifdef MUON_HAVE_CBLAS
+    &muon__la_cblas,
+#endif
 #ifdef MUON_HAVE_BLIS
     &muon__la_blis,
 #endif
@@ -155,6 +158,43 @@ static void threads_do_not_change_a_bit(void **state)
     destroy(&p);
 }
 
+enum { CALLS = 300, EDGE = 192 };
+
+typedef struct crowd {
+    const la_ops *la;
+    la_view a, b;
+    float *c; /* CALLS results */
+} crowd;
+
+static void multiply_one(void *arg, int64_t index, int worker)
+{
+    crowd *x = arg;
+    (void)worker;
+    x->la->gemm(EDGE, EDGE, EDGE, 1, x->a, x->b, x->c + index * EDGE * EDGE, EDGE);
+}
+
+/* A library without locks mixes up its callers' memory. */
+static void threads_that_multiply_at_once_do_not_disturb_each_other(void **state)
+{
+    (void)state;
+    testlib_seed(9);
+    problem p = make(EDGE, EDGE, EDGE);
+    float *c = malloc(CALLS * sizeof(float[EDGE * EDGE]));
+    assert_non_null(c);
+    pool *workers = NULL;
+    assert_ok(muon__pool_create(&workers, 4));
+    for (size_t i = 0; i < COUNT(backends); i++) {
+        if (backends[i] == &muon__la_reference) continue; /* plain loops share nothing */
+        crowd x = {backends[i], {p.a, EDGE, 1}, {p.b, EDGE, 1}, c};
+        muon__pool_run(workers, CALLS, multiply_one, &x);
+        for (int call = 1; call < CALLS; call++)
+            assert_memory_equal(c, c + call * EDGE * EDGE, sizeof(float[EDGE * EDGE]));
+    }
+    muon__pool_destroy(workers);
+    free(c);
+    destroy(&p);
+}
+
 static void backends_are_found_by_name(void **state)
 {
     (void)state;
@@ -164,6 +204,47 @@ static void backends_are_found_by_name(void **state)
     assert_ok(muon__la_find(&la, NULL));
     assert_ptr_equal(la, backends[COUNT(backends) - 1]);
     assert_fails(muon__la_find(&la, "openblas"), MUON_E_NAME, "'openblas' is not one of: ");
+}
+
+/* BLIS exports cblas_sgemm, too: the one that runs must not depend on who was loaded first. */
+static void cblas_is_the_library_that_was_named(void **state)
+{
+    (void)state;
+#ifdef MUON_HAVE_CBLAS
+    const la_ops *la = NULL;
+    assert_ok(muon__la_find(&la, "cblas"));
+    const char *library = muon__la_cblas_library();
+    assert_true(library[0] && !strstr(library, "libblis"));
+#else
+    skip(); /* this build has no other CBLAS */
+#endif
+}
+
+static void a_library_that_is_no_cblas_is_refused(void **state)
+{
+    (void)state;
+#ifdef MUON_HAVE_CBLAS
+    const char *before = muon__la_cblas_library();
+    assert_fails(muon__la_cblas_load("no/such/libcblas.so"), MUON_E_BACKEND,
+                 "backend 'cblas': no/such/libcblas.so");
+    assert_fails(muon__la_cblas_load("libm.so.6"), MUON_E_BACKEND,
+                 "backend 'cblas': libm.so.6 has no cblas_sgemm");
+    assert_string_equal(muon__la_cblas_library(), before);
+#else
+    skip();
+#endif
+}
+
+/* Before the first product, as every creation does. */
+static int use_every_backend(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(backends); i++) {
+        const la_ops *la = NULL;
+        assert_ok(muon__la_find(&la, backends[i]->name));
+        assert_ptr_equal(la, backends[i]);
+    }
+    return 0;
 }
 
 /* Versions share a file name, so what was linked and what runs can be two things. */
@@ -213,9 +294,12 @@ int main(void)
         cmocka_unit_test(products_agree_with_plain_loops),
         cmocka_unit_test(symmetric_products_are_full_and_exactly_symmetric),
         cmocka_unit_test(threads_do_not_change_a_bit),
+        cmocka_unit_test(threads_that_multiply_at_once_do_not_disturb_each_other),
         cmocka_unit_test(backends_are_found_by_name),
+        cmocka_unit_test(cblas_is_the_library_that_was_named),
+        cmocka_unit_test(a_library_that_is_no_cblas_is_refused),
         cmocka_unit_test(a_blis_of_another_version_is_used_with_care_or_refused),
         cmocka_unit_test(warming_up_serves_all_threads_at_once),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, use_every_backend, NULL);
 }

@@ -13,6 +13,9 @@ static const char *const backends[] = {
 #ifdef MUON_HAVE_BLIS
     "blis",
 #endif
+#ifdef MUON_HAVE_CBLAS
+    "cblas",
+#endif
 };
 
 static const char *const sets[] = {"you", "original", "polar_express", "cans", "deepseek_v4"};

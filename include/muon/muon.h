@@ -49,7 +49,13 @@
  *              pools of the process: creation has them serve all threads at once. Two exceptions are
  *              BLIS's: 0.9 with OpenMP, and any BLIS with threads that is not the version libmuon was
  *              built for, take a small block for every product and give it back. A serial BLIS does not.
+ *              An OpenBLAS maps a buffer for each thread in its first products.
  *              The calling thread needs 64 KB of stack, besides what callbacks and a transport use.
+ *   Backends   Matrix products are those of BLIS ("blis"), of another CBLAS ("cblas"), or plain loops
+ *              with fp64 sums, slow ("reference"). The CBLAS is loaded when it is asked for: the one
+ *              found when libmuon was built, or what the variable MUON_CBLAS_LIBRARY in the environment
+ *              names. It computes on libmuon's threads: one that this process had loaded before must
+ *              have been set to one thread, any other is. A library that cannot be used is an error.
  *   Bits       The result depends on the inputs only, not on threads, alignment, ranks or sharding,
  *              and not on the caller's floating-point mode (rounding, flushing to zero, traps) or
  *              locale: inside, both are the default ones. Callbacks and transports run in the
@@ -442,7 +448,7 @@ typedef struct muon_config {
     muon_missing_grad missing_grad;
     int allow_no_muon;        /* 1: an optimizer with no Muon parameter is what you want */
     int threads;              /* 0: as many as this process may use */
-    const char *backend;      /* "blis", "reference" (plain loops, fp64 sums); NULL: the fastest */
+    const char *backend;      /* "blis", "cblas", "reference"; NULL: the first that was built in */
     int64_t workspace_budget; /* bytes of scratch memory at most; 0: no limit, sized for speed */
     muon_orthogonalize_fn orthogonalize;
     muon_grad_consumed_fn grad_consumed;

@@ -3,7 +3,7 @@
  * BLIS 0.9, 1.x and 2.x are all called libblis.so.4, but their structs differ. What they share is the
  * typed interface, functions of numbers and pointers. Its expert half takes a struct, the runtime, and
  * is worth having: with it a call has one thread whatever the environment says, and does without the
- * kernels that skip packing ("sup"), which lose up to half the speed on large operands. So that half is
+ * kernels that skip packing ("sup"), which lose up to 60 % of the speed on large operands. So that half is
  * used if the BLIS that runs has the version of the headers this was compiled with, and else the
  * plain half: right in any case, slower, and refused where it would start threads. */
 #ifndef BASE_BLIS_H

@@ -7,6 +7,9 @@ static const la_ops *const backends[] = {
 #ifdef MUON_HAVE_BLIS
     &muon__la_blis,
 #endif
+#ifdef MUON_HAVE_CBLAS
+    &muon__la_cblas,
+#endif
     &muon__la_reference,
 };
 

@@ -35,6 +35,9 @@ extern const la_ops muon__la_reference; /* plain loops, fp64 sums: the oracle */
 #ifdef MUON_HAVE_BLIS
 extern const la_ops muon__la_blis;
 #endif
+#ifdef MUON_HAVE_CBLAS
+extern const la_ops muon__la_cblas;
+#endif
 
 /* NULL: the fastest that was built in. An unknown name lists the known ones; a backend that cannot be
  * used says why. */

@@ -49,7 +49,7 @@ Options:
                         (from below) [default: relative]
   --threads N           threads to compute with; results do not depend on it
                         [default: as many as this process may use]
-  --backend NAME        linear algebra: blis, or reference (plain loops, slow)
+  --backend NAME        linear algebra: blis, cblas, or reference (slow)
                         [default: the fastest there is]
   --help                this text
 
@@ -85,7 +85,7 @@ Options:
   --json                print the result as one line of JSON
   --threads N           threads to compute with; results do not depend on it
                         [default: as many as this process may use]
-  --backend NAME        linear algebra: blis, or reference (plain loops, slow)
+  --backend NAME        linear algebra: blis, cblas, or reference (slow)
                         [default: the fastest there is]
   --help                this text
 
@@ -318,7 +318,7 @@ Options:
   --list                print what PROBLEM can be
   --threads N           threads to compute with; results do not depend on it
                         [default: as many as this process may use]
-  --backend NAME        linear algebra: blis, or reference (plain loops, slow)
+  --backend NAME        linear algebra: blis, cblas, or reference (slow)
                         [default: the fastest there is]
   --help                this text
 
