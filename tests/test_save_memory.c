@@ -13,7 +13,7 @@ typedef struct stage {
 static void set_stage(stage *s, int nranks)
 {
     save_fleet_small(&s->f, nranks);
-    s->f.config.timeout = 0.2;
+    s->f.config.timeout = 1;
     fleet_run_whole(&s->first, &s->f, 1);
     fleet_run_whole(&s->second, &s->f, 2);
     s->root = scratch_make();

@@ -141,7 +141,8 @@ static void ranks_that_disagree_save_nothing(void)
     launch(&v);
     int last = world_rank == world_size - 1;
     v.args.step = last ? 3 : 2;
-    CHECK_FAILS(muon_save(v.s.opt, v.root.path, &v.args), MUON_E_DISAGREE, "ranks 0 and ");
+    CHECK_FAILS(muon_save(v.s.opt, v.root.path, &v.args), MUON_E_DISAGREE,
+                "step is 2 on rank 0, 3 on rank ");
     v.args.step = 2;
     CHECK_FAILS(muon_save(v.s.opt, last ? NULL : v.root.path, &v.args), MUON_E_ARG, "root");
     CHECK_OK(muon_save(v.s.opt, v.root.path, &v.args));
