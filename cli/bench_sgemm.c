@@ -24,7 +24,7 @@ static void *run_band(void *arg)
 int bench_sgemm_exists(void)
 {
 #ifdef MUON_HAVE_BLIS
-    return 1;
+    return blas_check() == MUON_OK;
 #else
     return 0;
 #endif

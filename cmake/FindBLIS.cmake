@@ -1,5 +1,5 @@
 # FindBLIS - the BLIS library: BLIS_FOUND, BLIS_VERSION, BLIS_THREADING (what it was built with: none,
-# OpenMP or pthreads), and the target BLIS::BLIS. Debian's serial BLIS is preferred where it is there.
+# OpenMP or pthreads), BLIS_KERNELS (with a comma after each), and the target BLIS::BLIS. Debian's serial BLIS is preferred where it is there.
 # Look elsewhere with -DCMAKE_PREFIX_PATH=... or -DBLIS_INCLUDE_DIR=... -DBLIS_LIBRARY=...
 
 find_path(BLIS_INCLUDE_DIR blis.h PATH_SUFFIXES blis-serial blis)
@@ -7,6 +7,14 @@ find_library(BLIS_LIBRARY blis PATH_SUFFIXES blis-serial)
 mark_as_advanced(BLIS_INCLUDE_DIR BLIS_LIBRARY)
 
 if(BLIS_INCLUDE_DIR AND BLIS_LIBRARY)
+    # The header says which kernel sets were compiled: "haswell,zen3,generic,".
+    file(STRINGS "${BLIS_INCLUDE_DIR}/blis.h" kernels REGEX "^#define BLIS_CONFIG_[A-Z0-9_]+$")
+    set(BLIS_KERNELS "")
+    foreach(line IN LISTS kernels)
+        string(REGEX REPLACE "^#define BLIS_CONFIG_" "" kernel "${line}")
+        string(TOLOWER "${kernel}," kernel)
+        string(APPEND BLIS_KERNELS "${kernel}")
+    endforeach()
     # The header of a BLIS that was built with OpenMP includes omp.h but uses nothing of it. clang
     # has that header only with its own OpenMP runtime, which is of no use here: an empty one will do.
     set(BLIS_INCLUDE_DIRS ${BLIS_INCLUDE_DIR})

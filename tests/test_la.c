@@ -273,6 +273,47 @@ static void a_blis_of_another_version_is_used_with_care_or_refused(void **state)
 #endif
 }
 
+/* What BLIS would do then is to abort. */
+static void kernels_that_would_end_the_process_are_refused(void **state)
+{
+    (void)state;
+#ifdef MUON_HAVE_BLIS
+    static const char *const names[] = {"skx", "haswell", "power9", "generic"};
+    static const cpu old = {.name = "old"}, new = {.name = "new", .avx = 1, .avx2 = 1};
+    static const struct {
+        const char *wanted;
+        const cpu *cpu;
+        const char *error; /* NULL: fine */
+    } cases[] = {
+        {NULL, &old, NULL},
+        {"-1", &old, NULL},
+        {"3", &old, NULL},
+        {"1", &new, NULL},
+        {" 1", &new, NULL},
+        {"1", &old, "'1', which needs instructions that this CPU does not have"},
+        {"0", &new, "'0', which needs instructions that this CPU does not have"},
+        {"2", &new, "'2', which is not compiled into the library"},
+        {"4", &new, "'4', which is no kernel set"},
+        {"-2", &new, "'-2', which is no kernel set"},
+        {"99999999999999999999", &new, "which is no kernel set"},
+        {"haswell", &new, "'haswell', which is not a number"},
+        {"1x", &new, "'1x', which is not a number"},
+        {"", &new,
+         "'', which is not a number, and BLIS 0.9.0 would end the process; unset it, or "
+         "set it to one of: 1 (haswell), 3 (generic)"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        blis_choice choice = {cases[i].wanted,        "0.9.0",      names, COUNT(names),
+                              "skx,haswell,generic,", *cases[i].cpu};
+        muon_status status = muon__blis_check_choice(&choice);
+        if (cases[i].error)
+            assert_fails(status, MUON_E_BACKEND, cases[i].error);
+        else
+            assert_ok(status);
+    }
+#endif
+}
+
 /* Every thread has been in a product while all others were. */
 static void warming_up_serves_all_threads_at_once(void **state)
 {
@@ -299,6 +340,7 @@ int main(void)
         cmocka_unit_test(cblas_is_the_library_that_was_named),
         cmocka_unit_test(a_library_that_is_no_cblas_is_refused),
         cmocka_unit_test(a_blis_of_another_version_is_used_with_care_or_refused),
+        cmocka_unit_test(kernels_that_would_end_the_process_are_refused),
         cmocka_unit_test(warming_up_serves_all_threads_at_once),
     };
     return cmocka_run_group_tests(tests, use_every_backend, NULL);

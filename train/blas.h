@@ -2,12 +2,17 @@
 #ifndef TRAIN_BLAS_H
 #define TRAIN_BLAS_H
 
+#include "muon/muon.h"
+
 #include <stdint.h>
 
 typedef struct mat { /* element (i, j) is data[i * rs + j * cs] */
     const float *data;
     int64_t rs, cs;
 } mat;
+
+/* Before the first product: can there be one? */
+muon_status blas_check(void);
 
 /* c[m][n] = alpha a[m][k] b[k][n] + beta c, in rows of ldc floats. beta 0: what c held is not read. */
 void blas_gemm(int64_t m, int64_t n, int64_t k, float alpha, mat a, mat b, float beta, float *c,

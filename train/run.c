@@ -2,6 +2,7 @@
 #include "run_state.h"
 
 #include "base/clock.h"
+#include "blas.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,6 +155,7 @@ static muon_status prepare(train_run *run)
     TRY(text_open(&run->text, s->data, s->model.context));
     run->validations = text_validations(&run->text, s->model.context, s->validations);
     TRY(create_model(run));
+    TRY(blas_check());
     TRY(optimizer_describe(&run->opt, run->model, &s->optimizer));
     TRY(take_memory(run));
     TRY(facts_of_settings(&run->settings_facts, run));

@@ -55,7 +55,8 @@
  *              with fp64 sums, slow ("reference"). The CBLAS is loaded when it is asked for: the one
  *              found when libmuon was built, or what the variable MUON_CBLAS_LIBRARY in the environment
  *              names. It computes on libmuon's threads: one that this process had loaded before must
- *              have been set to one thread, any other is. A library that cannot be used is an error.
+ *              have been set to one thread, any other is. A library that cannot be used is an error, as
+ *              is a BLIS_ARCH_TYPE in the environment with which BLIS would end the process.
  *   Bits       The result depends on the inputs only, not on threads, alignment, ranks or sharding,
  *              and not on the caller's floating-point mode (rounding, flushing to zero, traps) or
  *              locale: inside, both are the default ones. Callbacks and transports run in the

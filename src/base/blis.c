@@ -1,5 +1,6 @@
 #include "base/blis.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* The header of a library we do not own: its own style is not our warnings' business. */
@@ -40,8 +41,34 @@ muon_status muon__blis_check_facts(const blis_facts *facts, const char *built_fo
     return MUON_OK;
 }
 
+/* Names by number, which differ between versions; the generic ones are the last. */
+enum { MOST_NAMES = 64 };
+
+static int list_names(const char *names[MOST_NAMES])
+{
+    for (int id = 0; id < MOST_NAMES; id++) {
+        names[id] = bli_arch_string((arch_t)id);
+        if (!names[id]) return id;
+        if (strcmp(names[id], "generic") == 0) return id + 1;
+    }
+    return MOST_NAMES;
+}
+
+static muon_status check_choice(void)
+{
+    const char *names[MOST_NAMES];
+    blis_choice choice = {.wanted = getenv("BLIS_ARCH_TYPE"),
+                          .version = bli_info_get_version_str(),
+                          .names = names,
+                          .compiled = MUON_BLIS_KERNELS,
+                          .cpu = muon__cpu()};
+    choice.nnames = list_names(names);
+    return muon__blis_check_choice(&choice);
+}
+
 muon_status muon__blis_check(void)
 {
+    TRY(check_choice());
     blis_facts facts = {.version = bli_info_get_version_str(),
                         .integer_bits = bli_info_get_int_type_size(),
                         .threads = muon__blis_matches() ? 1 : threads_by_default()};

@@ -9,6 +9,7 @@
 #ifndef BASE_BLIS_H
 #define BASE_BLIS_H
 
+#include "base/cpu.h"
 #include "base/status.h"
 
 typedef struct blis_matrix { /* element (i, j) is data[i * rs + j * cs] */
@@ -22,6 +23,19 @@ typedef struct blis_facts {
     int64_t integer_bits;
     int64_t threads; /* of a product without a runtime: as the environment says, or the host */
 } blis_facts;
+
+/* Which kernels the environment asks for, and what there is (blis_kernels.c). */
+typedef struct blis_choice {
+    const char *wanted; /* BLIS_ARCH_TYPE; NULL: not set */
+    const char *version;
+    const char *const *names; /* of the kernel sets, by their number */
+    int nnames;
+    const char *compiled; /* names of those the library has, with a comma after each */
+    cpu cpu;
+} blis_choice;
+
+/* May BLIS be called at all? */
+muon_status muon__blis_check_choice(const blis_choice *choice);
 
 /* To be asked before the first product: can products be right, and on one thread? */
 muon_status muon__blis_check(void);
