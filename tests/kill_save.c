@@ -4,11 +4,11 @@
  *
  * A child process trains a small model and saves after every step: in one process or on four ranks that
  * are threads, at once or beside training, in one file or several, sometimes over the checkpoint that is
- * there, sometimes from the one before the newest on, sometimes with its state in a file. In the middle of it the parent kills it with SIGKILL. The
- * next child must find the checkpoint that was completed last, load it on its own ranks, have weights and
- * state with the bits of a run that never stopped, and go on from there; if the first save was killed,
- * it must hear that there is no checkpoint, and begin. How long saves take is watched,
- * and kills are spread evenly over that.
+ * there, sometimes from the one before the newest on, sometimes with its state in a file. In the middle
+ * of it the parent kills it with SIGKILL. The next child must find the checkpoint that was completed last,
+ * load it on its own ranks, have weights and state with the bits of a run that never stopped, and go on
+ * from there; if the first save was killed, it must hear that there is no checkpoint, and begin. How long
+ * saves take is watched, and kills are spread evenly over that.
  *
  *     $ kill_save 1000
  *     1000 kills, 1000 resumes, 913 of them in the middle of a save
@@ -35,8 +35,9 @@ typedef enum phase { STARTING, TRAINING, SAVING } phase;
 typedef struct shared {
     _Atomic int phase;
     _Atomic int64_t loaded; /* the step that this child has found and checked; -1: not yet */
-    _Atomic int64_t
-        saved; /* the last step for which muon_save said that it is complete; -1: none */
+    /* The last step that is known to be complete: muon_save said so, or a child has loaded it, because
+     * its save was complete but killed before it could say so; -1: none. */
+    _Atomic int64_t saved;
     _Atomic int64_t saving;    /* the last step of which a save has begun */
     _Atomic int64_t save_time; /* nanoseconds that the last save took; 0: there was none */
     char failure[1024];
@@ -184,13 +185,20 @@ static void take_step(ship *s, int64_t step)
     must(ship_run(s, (int)step, (int)step), "muon_step");
 }
 
+/* A run that went back, this one or one before it, has abandoned checkpoints ahead. */
+static int is_there(const voyage *v, int64_t step)
+{
+    struct stat info;
+    return lstat(path_of("%s/step-%08" PRId64, v->dir, step), &info) == 0;
+}
+
 /* With replace, what was loaded is saved once more, in place of itself. Beside training, one more step
  * is taken while `step` is saved. */
 static void save(const voyage *v, ship *s, int64_t step)
 {
     muon_save_args args = save_args(s, step);
     args.keep = 2;
-    args.replace = v->replace || v->back;
+    args.replace = is_there(v, step);
     if (v->shards) args.file_bytes = 6000;
     if (v->beside) {
         must(muon_save_start(s->opt, v->dir, &args), "muon_save_start");
@@ -245,7 +253,10 @@ static void sail(int rank, const muon_comm *comm, void *arg)
     if (!is_new) must(loaded, "muon_load");
     if (step < 0 || step >= STEPS) give_up("a checkpoint of step %" PRId64, step);
     check_bits(v, &s, step);
-    if (rank == 0) common->loaded = step;
+    if (rank == 0) {
+        if (!is_new) common->saved = step;
+        common->loaded = step;
+    }
     if (v->back && !is_new) go_back(v, &s, &step);
     if (v->last > 0) train(v, &s, step, is_new);
     ship_destroy(&s);
