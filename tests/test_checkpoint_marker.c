@@ -165,6 +165,7 @@ static void hostile_markers_are_refused_with_line_and_reason(void **state)
         {"muon checkpoint 1\nstep 7\nbranch 1\n", "line 3: 'file' or 'end'"},
         {"muon checkpoint 2\nstep 7\n", "line 3: 'branch'"},
         {"muon checkpoint 2\nstep 7\nbranch 0\n", "line 3: 'branch'"},
+        {"muon checkpoint 2\nstep 7\nbranch 9223372036854775807\n", "line 3: 'branch'"},
         {"muon checkpoint 2\nstep 7\nbranch 01\n", "line 3: 'branch'"},
         {"muon checkpoint 2\nstep 7\nbranch -1\n", "line 3: 'branch'"},
         {"muon checkpoint 2\nbranch 1\nstep 7\n", "line 2: 'step'"},

@@ -156,12 +156,38 @@ static void what_was_abandoned_goes_first(void **state)
     scratch_remove(&t.root);
 }
 
+static void a_damaged_one_that_was_left_behind_is_not_the_newest(void **state)
+{
+    (void)state;
+    fleet f;
+    ship s;
+    scratch root = scratch_make();
+    static const int64_t steps[] = {100, 300, 150};
+    save_fleet_small(&f, 1);
+    fleet_run_whole(&s, &f, 1);
+    for (size_t i = 0; i < COUNT(steps); i++) {
+        order o = {root.path, steps[i], 0, 0};
+        int64_t newest = -1;
+        assert_ok(act_save_as(&s, &o));
+        assert_ok(ship_load(&s, root.path, &newest));
+        assert_int_equal(newest, steps[i]);
+        if (newest != 300) continue;
+        const char *model = path_of("%s/step-00000300/model.safetensors", root.path);
+        assert_int_equal(truncate(model, 100), 0);
+        assert_int_equal(ship_load(&s, root.path, &newest), MUON_E_FORMAT);
+        assert_ok(ship_load(&s, path_of("%s/step-00000100", root.path), &newest));
+    }
+    ship_destroy(&s);
+    scratch_remove(&root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_newest_is_what_was_saved_last),
         cmocka_unit_test(a_load_falls_back_to_the_runs_own),
         cmocka_unit_test(what_was_abandoned_goes_first),
+        cmocka_unit_test(a_damaged_one_that_was_left_behind_is_not_the_newest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

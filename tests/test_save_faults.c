@@ -115,9 +115,15 @@ int __wrap_open(const char *path, int flags, ...)
     return __real_open(path, flags, mode);
 }
 
+static const char *unreadable; /* what begins like this cannot be opened in any directory */
+
 int __wrap_openat(int dir, const char *path, int flags, ...)
 {
     FAIL_IF_STRUCK(OPEN);
+    if (unreadable && strncmp(path, unreadable, strlen(unreadable)) == 0) {
+        errno = EIO;
+        return -1;
+    }
     va_list args;
     va_start(args, flags);
     unsigned mode = mode_of(flags, args);
@@ -286,9 +292,7 @@ static int load_with_fault(stage *s, const trial *t, int k)
     muon_status status = squadron_do(&s->q, act_load, path_in(s, ""));
     int struck = disarm();
     if (status == MUON_OK) {
-        /* What looks for the newest does not mind one that it cannot read: a load will. */
-        if (struck && !t->works && t->c != READ && t->c != OPEN)
-            fail_msg("%s %d: nobody has noticed", t->name, k);
+        if (struck && !t->works) fail_msg("%s %d: nobody has noticed", t->name, k);
     } else {
         if (t->works || (status != MUON_E_IO && status != MUON_E_FORMAT))
             fail_msg("%s %d: %s: %s", t->name, k, muon_status_name(status), s->q.text[0]);
@@ -345,6 +349,75 @@ static void a_load_that_fails_is_put_right_by_another(void **state)
     if (!getenv("MUON_TEST_QUICK")) load_with_faults(&loads[1], 2, 1);
 }
 
+/* ---- One of several that cannot be read: nobody knows whether it is the newest */
+
+static muon_status act_load_back(ship *s, void *arg)
+{
+    muon_load_args args = load_args(s);
+    args.fall_back = 1;
+    return muon_load(s->opt, arg, &args, NULL);
+}
+
+static void a_load_does_not_take_another_for_the_newest(void **state)
+{
+    (void)state;
+    for (int nranks = 1; nranks <= 3; nranks += 2) {
+        stage s;
+        notes said;
+        set_stage(&s, nranks, 0);
+        squadron_destroy(&s.q);
+        listen(&s.f, &said);
+        squadron_create(&s.q, &s.f, nranks);
+        for (int step = 1; step <= 2; step++) {
+            save_order order = {s.root.path, step, 0};
+            squadron_step(&s.q, step);
+            squadron_ok(&s.q, act_save, &order);
+        }
+        for (int bad = 1; bad <= 2; bad++) {
+            const ship *other = bad == 1 ? &s.second : &s.first;
+            unreadable = path_of("step-%08d", bad);
+            squadron_fails(&s.q, act_load, s.root.path, MUON_E_IO, strerror(EIO));
+            assert_non_null(strstr(s.q.text[0], unreadable));
+            forget(&said);
+            squadron_ok(&s.q, act_load_back, s.root.path);
+            squadron_compare(&s.q, other, unreadable);
+            assert_int_equal(count_notes(&said, "; loading without looking at it"), 1);
+            assert_int_equal(count_notes(&said, unreadable), 1);
+        }
+        unreadable = "step-";
+        squadron_fails(&s.q, act_load_back, s.root.path, MUON_E_IO, strerror(EIO));
+        unreadable = NULL;
+        squadron_ok(&s.q, act_load, s.root.path);
+        squadron_compare(&s.q, &s.second, "readable again");
+        clear_stage(&s);
+    }
+}
+
+/* Back from 300 to 100, and from there to 10, which cannot be read while 150 is saved. */
+static void a_save_is_the_newest_whatever_it_cannot_read(void **state)
+{
+    (void)state;
+    static const int64_t steps[] = {300, 100, 10, 150, 160};
+    fleet f;
+    ship s;
+    scratch root = scratch_make();
+    save_fleet_small(&f, 1);
+    fleet_run_whole(&s, &f, 1);
+    for (size_t i = 0; i < COUNT(steps); i++) {
+        muon_save_args args = save_args(&s, steps[i]);
+        int64_t newest = -1;
+        unreadable = steps[i] == 150 ? "step-00000010" : NULL;
+        muon_status status = muon_save(s.opt, root.path, &args);
+        assert_int_equal(status, unreadable ? MUON_E_IO : MUON_OK);
+        if (unreadable) assert_non_null(strstr(muon_last_error(), "is complete, but"));
+        unreadable = NULL;
+        assert_ok(ship_load(&s, root.path, &newest));
+        assert_int_equal(newest, steps[i]);
+    }
+    ship_destroy(&s);
+    scratch_remove(&root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +425,8 @@ int main(void)
         cmocka_unit_test(nor_on_ranks_that_all_hear_of_it),
         cmocka_unit_test(nor_if_it_happens_on_another_thread),
         cmocka_unit_test(a_load_that_fails_is_put_right_by_another),
+        cmocka_unit_test(a_load_does_not_take_another_for_the_newest),
+        cmocka_unit_test(a_save_is_the_newest_whatever_it_cannot_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,9 @@ typedef struct muon_load_args {
      * fixed at creation (matrices, wire, attention, ...) stays in either case, with a warning. */
     int restore_settings;
     /* 1: if the newest of a root is damaged, the one before it is loaded, and so on; the log has a
-     * warning that names the damage. 0: MUON_E_FORMAT. */
+     * warning that names the damage. 0: MUON_E_FORMAT. Nor does it then mind a checkpoint of the root
+     * whose marker cannot be read, on a failing disk or without permission: a warning. 0: MUON_E_IO, as
+     * it might be the newest. */
     int fall_back;
 } muon_load_args;
 
@@ -92,7 +94,7 @@ MUON_API void muon_load_args_init(muon_load_args *args, size_t struct_size);
 /* Collective. path is one checkpoint's directory, or a root: then its newest one, and if that is damaged
  * see fall_back. *step (may be NULL) becomes its step. MUON_E_NO_CHECKPOINT on every rank: the root is
  * missing, empty, or has only what a killed save has left, so that training begins; a checkpoint that
- * was named and is missing, or a directory that cannot be read, is MUON_E_IO. Names, shapes, dtypes and momentum forms are checked before anything changes:
+ * was named and is missing, or a directory or marker that cannot be read, is MUON_E_IO. Names, shapes, dtypes and momentum forms are checked before anything changes:
  * the message lists what is missing, extra or does not fit, and the log all of it. A checksum that is
  * wrong, or a failing disk, is found only in reading: then state and weights are partly overwritten, and
  * muon_step is MUON_E_BROKEN until a muon_load of as much has succeeded. */

@@ -385,7 +385,7 @@ static muon_status settle(checkpoint_dir *dir, int is_exchanged, int keep)
     if (is_exchanged) TRY(remove_exchanged(dir));
     int64_t *steps = NULL;
     size_t nsteps = 0;
-    TRY(muon__checkpoint_steps_at(&steps, &nsteps, dir->root_fd, dir->root, 1));
+    TRY(muon__checkpoint_steps_at(&steps, &nsteps, dir->root_fd, dir->root, 1, NULL, NULL));
     int64_t newest;
     size_t nold = choose_old(dir, steps, nsteps, keep, &newest);
     muon_status status = point_latest(dir, newest);

@@ -85,8 +85,12 @@ void muon__checkpoint_abort(checkpoint_dir *dir);
  * checkpoint_order.c: the newest is the last one. The caller frees. A root that is missing has none. */
 muon_status muon__checkpoint_steps(int64_t **steps, size_t *nsteps, const char *root);
 /* The same of all directories in root that are called like checkpoints, complete or damaged;
- * MUON_E_NO_CHECKPOINT if there is none, or no such root. */
-muon_status muon__checkpoint_candidates(int64_t **steps, size_t *nsteps, const char *root);
+ * MUON_E_NO_CHECKPOINT if there is none, or no such root. One that cannot be read, on a failing disk or
+ * without permission, might be the newest: MUON_E_IO. With unread, that hears of each of them, they are
+ * left out, and it is MUON_E_IO only if all of them are. */
+typedef void unread_fn(void *user, const char *why);
+muon_status muon__checkpoint_candidates(int64_t **steps, size_t *nsteps, const char *root,
+                                        unread_fn *unread, void *user);
 /* Is path itself a checkpoint, or is it one that looks like it (named step-..., or has a marker)? And the
  * path without slashes at its end; the caller frees it. */
 muon_status muon__checkpoint_look(char **out, int *is_one, const char *path);

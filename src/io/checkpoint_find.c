@@ -64,26 +64,31 @@ static muon_status open_root(int *out, const char *root)
     FAIL(E_IO, "%s: %s", root, strerror(error));
 }
 
-static muon_status list(int64_t **steps, size_t *nsteps, const char *root, int only_complete)
+static muon_status list(int64_t **steps, size_t *nsteps, const char *root, int only_complete,
+                        unread_fn *unread, void *user)
 {
     int fd;
     *steps = NULL;
     *nsteps = 0;
     TRY(open_root(&fd, root));
-    muon_status status = muon__checkpoint_steps_at(steps, nsteps, fd, root, only_complete);
+    muon_status status =
+        muon__checkpoint_steps_at(steps, nsteps, fd, root, only_complete, unread, user);
     close(fd);
     return status;
 }
 
 muon_status muon__checkpoint_steps(int64_t **steps, size_t *nsteps, const char *root)
 {
-    muon_status status = list(steps, nsteps, root, 1);
+    muon_status status = list(steps, nsteps, root, 1, NULL, NULL);
     return status == MUON_E_NO_CHECKPOINT ? MUON_OK : status;
 }
 
-muon_status muon__checkpoint_candidates(int64_t **steps, size_t *nsteps, const char *root)
+/* If none can be read, the second look says what is wrong with the first of them. */
+muon_status muon__checkpoint_candidates(int64_t **steps, size_t *nsteps, const char *root,
+                                        unread_fn *unread, void *user)
 {
-    TRY(list(steps, nsteps, root, 0));
+    TRY(list(steps, nsteps, root, 0, unread, user));
+    if (*nsteps == 0 && unread) TRY(list(steps, nsteps, root, 0, NULL, NULL));
     REQUIRE(*nsteps > 0, E_NO_CHECKPOINT, "%s: there is no checkpoint in it", root);
     return MUON_OK;
 }
@@ -107,7 +112,7 @@ static muon_status find_newest(int64_t *step, const char *root)
     int64_t *steps = NULL;
     size_t nsteps = 0;
     TRY(muon__checkpoint_steps(&steps, &nsteps, root));
-    if (nsteps == 0) TRY(muon__checkpoint_candidates(&steps, &nsteps, root));
+    if (nsteps == 0) TRY(muon__checkpoint_candidates(&steps, &nsteps, root, NULL, NULL));
     *step = steps[nsteps - 1];
     free(steps);
     return MUON_OK;

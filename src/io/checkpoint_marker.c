@@ -198,7 +198,7 @@ static muon_status parse(checkpoint_marker *out, const char *text, size_t bytes)
     EXPECT(take(c, "step ") && take_number(c, &out->step) && take(c, "\n"),
            "'step' and its number");
     EXPECT(plain || (take(c, "branch ") && take_number(c, &out->branch) && out->branch > 0 &&
-                     take(c, "\n")),
+                     out->branch <= INT64_MAX / 2 && take(c, "\n")),
            "'branch' and its number");
     size_t lines = 1; /* a last one may be cut */
     for (const char *at = c->at; at < c->end; at++)

@@ -6,8 +6,12 @@
  * abandoned: the run went back behind it. Abandoned ones come first, by branch and step; then, by step,
  * those that led to the newest, and it. Without going back, all of that is the order of steps.
  *
- * Without a marker that can be read, the branch is not known. A load must name damage, not pass over it:
- * so it counts as the highest branch, and one more if `latest` points there. */
+ * Without a whole marker, the branch is not known. A load must name damage, not pass over it: so it counts
+ * as the highest branch, and one more if `latest` points there.
+ *
+ * A disk that fails, or a directory that may not be read, is not damage: tomorrow it may be readable, and
+ * the newest. So it is a failure, unless the caller takes note of it; then the order is that of the
+ * others. */
 #include "io/checkpoint_parts.h"
 
 #include <errno.h>
@@ -15,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { UNKNOWN = -1 };
+enum { UNKNOWN = -1, BRANCH_LEAP = 1000000 };
 
 typedef struct entry {
     int64_t step, branch;
@@ -25,7 +29,8 @@ typedef struct entry {
 
 typedef struct entries {
     const char *root;
-    int must_read; /* a disk that fails is a failure, and not one damaged checkpoint more */
+    unread_fn *unread; /* NULL: what cannot be read is a failure */
+    void *user;
     entry *list;
     size_t count, room;
 } entries;
@@ -45,14 +50,8 @@ static muon_status append(entries *all, const entry *e)
     return MUON_OK;
 }
 
-/* Damage or a later format is no reason to fail here. */
-static int is_damage(const entries *all, muon_status status)
-{
-    return status == MUON_E_FORMAT || status == MUON_E_VERSION ||
-           (status == MUON_E_IO && !all->must_read);
-}
-
-/* The marker says the branch, even if the files that it names are not what they were. */
+/* The marker says the branch, even if the files that it names are not what they were. Damage or a later
+ * format is no reason to fail here. */
 static muon_status look_into(const entries *all, entry *e, int dir, const char *name)
 {
     checkpoint_marker marker = {0};
@@ -63,7 +62,7 @@ static muon_status look_into(const entries *all, entry *e, int dir, const char *
         e->is_complete = status == MUON_OK;
     }
     muon__marker_destroy(&marker);
-    if (status == MUON_OK || is_damage(all, status)) return MUON_OK;
+    if (status == MUON_OK || status == MUON_E_FORMAT || status == MUON_E_VERSION) return MUON_OK;
     return muon__fail_in(status, "%s", all->root);
 }
 
@@ -74,14 +73,15 @@ static muon_status visit(void *user, int root, const char *name)
     entry e = {.step = muon__checkpoint_step_of(name), .branch = UNKNOWN};
     if (e.step < 0) return MUON_OK;
     int dir = muon__directory_open(root, name);
-    if (dir < 0) {
-        if (errno == ENOENT || errno == ENOTDIR || errno == ELOOP) return MUON_OK;
-        REQUIRE(!all->must_read, E_IO, "%s/%s: %s", all->root, name, strerror(errno));
-        return append(all, &e);
-    }
-    muon_status status = look_into(all, &e, dir, name);
-    close(dir);
-    return status == MUON_OK ? append(all, &e) : status;
+    if (dir < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) return MUON_OK;
+    muon_status status = dir < 0
+                             ? muon__fail(MUON_E_IO, "%s/%s: %s", all->root, name, strerror(errno))
+                             : look_into(all, &e, dir, name);
+    if (dir >= 0) close(dir);
+    if (status == MUON_OK) return append(all, &e);
+    if (status != MUON_E_IO || !all->unread) return status;
+    all->unread(all->user, muon_last_error());
+    return MUON_OK;
 }
 
 static int by_branch(const void *a, const void *b)
@@ -156,25 +156,33 @@ static muon_status list_steps(int64_t **steps, size_t *nsteps, const entries *al
 }
 
 muon_status muon__checkpoint_steps_at(int64_t **steps, size_t *nsteps, int root, const char *path,
-                                      int only_complete)
+                                      int only_complete, unread_fn *unread, void *user)
 {
-    entries all = {.root = path, .must_read = only_complete};
+    entries all = {.root = path, .unread = unread, .user = user};
     TRY(read_entries(&all, root));
     muon_status status = list_steps(steps, nsteps, &all, only_complete);
     free(all.list);
     return status;
 }
 
-/* What cannot be read does not count: a save that is about to be complete does not fail because of an
- * older one. */
+static void count_unread(void *user, const char *why)
+{
+    (void)why;
+    ++*(size_t *)user;
+}
+
+/* A save that is about to be complete does not fail because an older one cannot be read. But it must be
+ * the newest once that can be read again: its branch is above any that a run comes to by going back. */
 muon_status muon__checkpoint_branch_at(int64_t *branch, int root, const char *path, int64_t step)
 {
-    entries all = {.root = path};
+    size_t unread = 0;
+    entries all = {.root = path, .unread = count_unread, .user = &unread};
     TRY(read_entries(&all, root));
-    const entry *newest = NULL;
+    const entry *newest = NULL; /* even a damaged one: what is saved now is newer */
     for (size_t i = 0; i < all.count; i++)
-        if (all.list[i].is_complete) newest = &all.list[i];
+        if (!all.list[i].is_guess) newest = &all.list[i];
     *branch = newest ? newest->branch + (step < newest->step) : 0;
+    if (unread) *branch += BRANCH_LEAP;
     free(all.list);
     return MUON_OK;
 }

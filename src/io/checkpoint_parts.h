@@ -17,9 +17,10 @@ muon_status muon__marker_check_files(const checkpoint_marker *marker, int dir, c
 
 /* ---- checkpoint_order.c */
 
-/* In order, the newest last; the caller frees. Damaged ones, too, unless only_complete. */
+/* In order, the newest last; the caller frees. Damaged ones, too, unless only_complete. unread: see
+ * muon__checkpoint_candidates. */
 muon_status muon__checkpoint_steps_at(int64_t **steps, size_t *nsteps, int root, const char *path,
-                                      int only_complete);
+                                      int only_complete, unread_fn *unread, void *user);
 /* The branch of a checkpoint of this step that is about to be complete, so that it is the newest. */
 muon_status muon__checkpoint_branch_at(int64_t *branch, int root, const char *path, int64_t step);
 

@@ -28,10 +28,17 @@ typedef struct candidates {
     size_t left; /* the next one is the last of them */
 } candidates;
 
-static muon_status look(candidates *all, const char *path)
+static void say_unread(void *user, const char *why)
+{
+    muon__opt_log(user, MUON_LOG_WARN, "%s; loading without looking at it", why);
+}
+
+static muon_status look(candidates *all, muon_opt *opt, const char *path, int fall_back)
 {
     TRY(muon__checkpoint_look(&all->path, &all->is_one, path));
-    return all->is_one ? MUON_OK : muon__checkpoint_candidates(&all->steps, &all->left, all->path);
+    if (all->is_one) return MUON_OK;
+    return muon__checkpoint_candidates(&all->steps, &all->left, all->path,
+                                       fall_back ? say_unread : NULL, opt);
 }
 
 typedef struct choice {
@@ -137,7 +144,7 @@ muon_status muon_load(muon_opt *opt, const char *path, const muon_load_args *arg
     int64_t found = 0;
     candidates all = {0};
     muon_status status = read_args(&in, opt, path, args);
-    if (status == MUON_OK && opt->comm.rank == 0) status = look(&all, path);
+    if (status == MUON_OK && opt->comm.rank == 0) status = look(&all, opt, path, in.fall_back);
     status = load_any(opt, &all, &in, status, &found);
     free(all.path);
     free(all.steps);
