@@ -231,7 +231,7 @@ static const struct {
     const char *text;
 } mistakes[] = {
     {SAVE, save_nowhere, "rank 1: muon_save: root must be the name of a directory"},
-    {START, start_nowhere, "rank 1: muon_save: root must be the name of a directory"},
+    {START, start_nowhere, "rank 1: muon_save_start: root must be the name of a directory"},
     {LOAD, load_from_nowhere, "muon_load: path must be the name of a directory"},
     {OFFLOAD, offload_to_nowhere, "rank 1: muon_offload: dir is empty"},
     {STEP, step_without_args, "rank 1: muon_step: args must not be NULL"},

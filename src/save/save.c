@@ -17,26 +17,27 @@ void muon_save_args_init(muon_save_args *args, size_t struct_size)
     muon__struct_init(args, sizeof defaults, &defaults, struct_size);
 }
 
-static muon_status read_args(muon_save_args *in, const char *root, const muon_save_args *args)
+static muon_status read_args(muon_save_args *in, const char *root, const muon_save_args *args,
+                             const char *stage)
 {
     muon_save_args_init(in, sizeof *in);
     if (args) TRY(muon__struct_load(in, sizeof *in, sizeof *in, args, "muon_save_args"));
-    REQUIRE(root && *root, E_ARG, "muon_save: root must be the name of a directory");
-    REQUIRE(in->step >= 0, E_VALUE, "muon_save: step is %lld, must not be negative",
+    REQUIRE(root && *root, E_ARG, "%s: root must be the name of a directory", stage);
+    REQUIRE(in->step >= 0, E_VALUE, "%s: step is %lld, must not be negative", stage,
             (long long)in->step);
-    REQUIRE(in->file_bytes > 0, E_VALUE, "muon_save: file_bytes is %lld, must be positive",
+    REQUIRE(in->file_bytes > 0, E_VALUE, "%s: file_bytes is %lld, must be positive", stage,
             (long long)in->file_bytes);
-    REQUIRE(in->replace == 0 || in->replace == 1, E_VALUE,
-            "muon_save: replace is %d, must be 0 or 1", in->replace);
-    REQUIRE(in->keep >= 0, E_VALUE, "muon_save: keep is %d, must not be negative", in->keep);
+    REQUIRE(in->replace == 0 || in->replace == 1, E_VALUE, "%s: replace is %d, must be 0 or 1",
+            stage, in->replace);
+    REQUIRE(in->keep >= 0, E_VALUE, "%s: keep is %d, must not be negative", stage, in->keep);
     return MUON_OK;
 }
 
 static muon_status prepare(saving **out, muon_opt *opt, const char *root,
-                           const muon_save_args *args, int beside)
+                           const muon_save_args *args, int beside, const char *stage)
 {
     muon_save_args in;
-    TRY(read_args(&in, root, args));
+    TRY(read_args(&in, root, args, stage));
     return muon__saving_create(out, opt, root, &in, beside);
 }
 
@@ -64,7 +65,7 @@ static muon_status begin(saving **out, muon_opt *opt, const char *root, const mu
 {
     saving *s = NULL;
     muon_status status = check_idle(opt, stage);
-    if (status == MUON_OK) status = prepare(&s, opt, root, args, beside);
+    if (status == MUON_OK) status = prepare(&s, opt, root, args, beside, stage);
     status = muon__saving_agree(opt, s, status, stage);
     assert(status != MUON_OK || s); /* a rank that has none has said so */
     if (status == MUON_OK) status = muon__together_status(opt, make_directory(s), stage);
