@@ -2,6 +2,7 @@
  * bits are those of state in memory. */
 #include "offload_fleet.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -136,6 +137,35 @@ static void state_may_start_in_a_file(void **state)
     assert_true(offload_info(&s).resident <= f.config.offload_budget);
     assert_ok(muon_offload(s.opt, NULL, 0));
     assert_same(&s, &want, "back in memory");
+    ship_destroy(&s);
+    ship_destroy(&want);
+}
+
+static void the_way_back_does_not_depend_on_where_the_process_is(void **state)
+{
+    (void)state;
+    fleet f;
+    offload_fleet(&f);
+    ship s, want;
+    assert_ok(ship_create(&s, &f, NULL));
+    assert_ok(ship_create(&want, &f, NULL));
+    int64_t least = least_budget(&s);
+    char dir[512];
+    snprintf(dir, sizeof dir, "%s/muon-test-XXXXXX", offload_dir());
+    assert_non_null(mkdtemp(dir));
+    int here = open(".", O_RDONLY | O_DIRECTORY);
+    assert_int_equal(chdir(offload_dir()), 0);
+    assert_ok(muon_offload(s.opt, strrchr(dir, '/') + 1, least));
+    assert_int_equal(chdir("/"), 0);
+    run_steps(&s, 1, 2);
+    assert_fails(muon_offload(s.opt, "/nowhere/at/all", 1 << 30), MUON_E_IO, "/nowhere/at/all");
+    assert_true(offload_info(&s).resident <= least);
+    run_steps(&s, 3, 3);
+    run_steps(&want, 1, 3);
+    assert_same(&s, &want, "back in the file");
+    assert_int_equal(fchdir(here), 0);
+    close(here);
+    assert_int_equal(rmdir(dir), 0);
     ship_destroy(&s);
     ship_destroy(&want);
 }
@@ -420,6 +450,7 @@ int main(void)
         cmocka_unit_test(every_budget_from_the_least_gives_the_bits_of_memory),
         cmocka_unit_test(state_goes_and_comes_between_any_two_steps),
         cmocka_unit_test(state_may_start_in_a_file),
+        cmocka_unit_test(the_way_back_does_not_depend_on_where_the_process_is),
         cmocka_unit_test(state_is_read_and_written_wherever_it_is),
         cmocka_unit_test(a_step_that_is_skipped_writes_nothing),
         cmocka_unit_test(what_is_in_memory_is_said),

@@ -2,6 +2,7 @@
  *
  * A rank changes what it has, and then all of them hear how that went. If it failed on one, the others
  * go back to where they were. */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "base/mode.h"
 #include "base/versioned.h"
 #include "step/agree_block.h"
@@ -27,12 +28,19 @@ static muon_status make_tier(muon_opt *opt, const char *dir, int64_t ram_budget,
     return status;
 }
 
+/* A way back to dir, also for a process that has changed its directory meanwhile. */
+static muon_status copy_dir(char **out, const char *dir)
+{
+    *out = realpath(dir, NULL);
+    return *out ? MUON_OK : muon__strdup(out, dir);
+}
+
 /* From memory. A rank without state has nothing to put into a file. */
 static muon_status go_to_file(muon_opt *opt, const char *dir, int64_t ram_budget, int fresh)
 {
     offload *o = &opt->offload;
     char *copy = NULL;
-    TRY(muon__strdup(&copy, dir));
+    TRY(copy_dir(&copy, dir));
     muon_status status =
         opt->memory.bytes ? make_tier(opt, dir, ram_budget, fresh) : (muon_status)MUON_OK;
     if (status != MUON_OK) {
