@@ -5,6 +5,7 @@
 #include "io/safetensors_header.h"
 
 #include <jansson.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -293,6 +294,48 @@ static void a_reader_never_sees_a_part_of_what_processes_write(void **state)
     assert_int_equal(scratch_others("shared.safetensors", 0), 0);
 }
 
+typedef struct writer {
+    const char *path;
+    int32_t values[5000];
+    muon_status status; /* of the first write that failed */
+} writer;
+
+static void *write_often(void *arg)
+{
+    writer *w = arg;
+    muon_st_tensor tensor = {"t", "I32", 1, {5000}, sizeof w->values, w->values};
+    for (int i = 0; i < 20 && w->status == MUON_OK; i++)
+        w->status = muon_st_write(w->path, &tensor, 1, NULL, 0);
+    return NULL;
+}
+
+static void threads_that_write_one_file_all_succeed_and_it_is_whole(void **state)
+{
+    (void)state;
+    enum { WRITERS = 4 };
+    static writer writers[WRITERS];
+    pthread_t threads[WRITERS];
+    scratch_others(NULL, 1);
+    const char *path = scratch_path("shared.safetensors");
+    for (int w = 0; w < WRITERS; w++) {
+        writers[w].path = path;
+        for (int i = 0; i < 5000; i++)
+            writers[w].values[i] = w + 1;
+        assert_int_equal(pthread_create(&threads[w], NULL, write_often, &writers[w]), 0);
+    }
+    for (int w = 0; w < WRITERS; w++) {
+        assert_int_equal(pthread_join(threads[w], NULL), 0);
+        assert_int_equal(writers[w].status, MUON_OK);
+    }
+    static int32_t got[5000];
+    muon_st *file = open_ok(path);
+    assert_ok(muon_st_read(file, 0, got, sizeof got));
+    muon_st_close(file);
+    assert_true(got[0] >= 1 && got[0] <= WRITERS);
+    assert_memory_equal(got, writers[got[0] - 1].values, sizeof got);
+    assert_int_equal(scratch_others("shared.safetensors", 0), 0);
+}
+
 static void relative_paths_and_the_root_of_a_path_work(void **state)
 {
     (void)state;
@@ -320,6 +363,7 @@ int main(void)
         cmocka_unit_test(an_open_file_survives_its_replacement),
         cmocka_unit_test(leftovers_of_killed_processes_are_not_touched),
         cmocka_unit_test(a_reader_never_sees_a_part_of_what_processes_write),
+        cmocka_unit_test(threads_that_write_one_file_all_succeed_and_it_is_whole),
         cmocka_unit_test(relative_paths_and_the_root_of_a_path_work),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
