@@ -39,8 +39,18 @@ static size_t first_difference(const char *a, const char *b)
     return at;
 }
 
-static size_t print_setting(const char *whose, const char *name, const char *a, const char *b)
+static size_t tell_setting(json_t *rows, const char *whose, const char *name, const char *a,
+                           const char *b)
 {
+    if (rows) {
+        json_t *row = json_object();
+        json_object_set_new(row, "group", *whose ? json_string(whose) : json_null());
+        json_object_set_new(row, "name", json_string(name));
+        json_object_set_new(row, "a", a ? json_string(a) : json_null());
+        json_object_set_new(row, "b", b ? json_string(b) : json_null());
+        json_array_append_new(rows, row);
+        return 1;
+    }
     ckpt_text x = ckpt_pretty(a ? a : "(none)"), y = ckpt_pretty(b ? b : "(none)");
     if (a && b && strcmp(x.text, y.text) == 0) {
         size_t at = first_difference(a, b);
@@ -51,24 +61,25 @@ static size_t print_setting(const char *whose, const char *name, const char *a, 
     return 1;
 }
 
-static size_t compare_texts(const char *name, const char *a, const char *b)
+static size_t compare_texts(json_t *rows, const char *name, const char *a, const char *b)
 {
-    return same_text(a, b) ? 0 : print_setting("", name, a, b);
+    return same_text(a, b) ? 0 : tell_setting(rows, "", name, a, b);
 }
 
-static size_t compare_general(const ckpt_source *a, const ckpt_source *b)
+static size_t compare_general(json_t *rows, const ckpt_source *a, const ckpt_source *b)
 {
     size_t count = 0;
     const char *key;
     json_t *value;
     json_object_foreach(a->metadata, key, value) if (ckpt_is_general(key)) count +=
-        compare_texts(key, json_string_value(value), ckpt_metadata(b, key));
+        compare_texts(rows, key, json_string_value(value), ckpt_metadata(b, key));
     json_object_foreach(b->metadata, key, value) if (ckpt_is_general(key) && !ckpt_metadata(a, key))
-        count += compare_texts(key, NULL, json_string_value(value));
+        count += compare_texts(rows, key, NULL, json_string_value(value));
     return count;
 }
 
-static size_t compare_groups(const ckpt_source *a, int64_t i, const ckpt_source *b, int64_t j)
+static size_t compare_groups(json_t *rows, const ckpt_source *a, int64_t i, const ckpt_source *b,
+                             int64_t j)
 {
     size_t count = 0;
     const char *name;
@@ -79,21 +90,21 @@ static size_t compare_groups(const ckpt_source *a, int64_t i, const ckpt_source 
                  ckpt_group_label(b, j).text);
     for (size_t k = 0; (name = muon_group_field(k, NULL)); k++) {
         const char *x = ckpt_group_value(a, i, name), *y = ckpt_group_value(b, j, name);
-        if (!same_field(x, y)) count += print_setting(whose, name, x, y);
+        if (!same_field(x, y)) count += tell_setting(rows, whose, name, x, y);
     }
     const char *x = ckpt_group_value(a, i, "custom"), *y = ckpt_group_value(b, j, "custom");
-    if (!same_text(x, y)) count += print_setting(whose, "custom", x, y);
+    if (!same_text(x, y)) count += tell_setting(rows, whose, "custom", x, y);
     return count;
 }
 
 /* Each pair of groups that a parameter connects, once. */
-size_t ckpt_diff_settings(const ckpt_source *a, const ckpt_source *b)
+size_t ckpt_diff_settings(const ckpt_source *a, const ckpt_source *b, json_t *rows)
 {
-    size_t count = compare_general(a, b);
+    size_t count = compare_general(rows, a, b);
     char step[2][32];
     snprintf(step[0], sizeof step[0], "%" PRId64, a->step);
     snprintf(step[1], sizeof step[1], "%" PRId64, b->step);
-    count += compare_texts("muon.step", step[0], step[1]);
+    count += compare_texts(rows, "muon.step", step[0], step[1]);
     json_t *seen = json_object();
     const char *key;
     json_t *value;
@@ -106,7 +117,7 @@ size_t ckpt_diff_settings(const ckpt_source *a, const ckpt_source *b)
         snprintf(both, sizeof both, "%" PRId64 " %" PRId64, i, j);
         if (i < 0 || j < 0 || json_object_get(seen, both)) continue;
         json_object_set_new(seen, both, json_true());
-        count += compare_groups(a, i, b, j);
+        count += compare_groups(rows, a, i, b, j);
     }
     json_decref(seen);
     return count;

@@ -6,7 +6,8 @@
 
 /* A checkpoint, or a file that was one's. */
 int ckpt_has_settings(const ckpt_source *source);
-/* Prints each difference; returns how many. */
-size_t ckpt_diff_settings(const ckpt_source *a, const ckpt_source *b);
+/* Each difference is printed or, if there are rows, a row more: of what group (null: of none), its name,
+ * and the values of a and b (null: it has none). Returns how many there are. */
+size_t ckpt_diff_settings(const ckpt_source *a, const ckpt_source *b, json_t *rows);
 
 #endif

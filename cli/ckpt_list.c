@@ -130,6 +130,25 @@ static void look_into(const char *root, ckpt_row *row, int is_listed)
     free(path);
 }
 
+/* -1 if that is not known, as in the library: a marker that is cut, or of another step. */
+static int64_t branch_of(const char *root, const ckpt_row *row)
+{
+    char text[256] = "", *path = cli_format("%s/%s/COMPLETE", root, row->name);
+    FILE *file = row->is_named ? fopen(path, "rb") : NULL;
+    free(path);
+    if (!file) return -1;
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    char end[14] = ""; /* "end 01234567\n" */
+    int is_whole = fseek(file, -13, SEEK_END) == 0 && fread(end, 1, 13, file) == 13 &&
+                   strncmp(end, "end ", 4) == 0 && end[12] == '\n';
+    fclose(file);
+    int64_t step = -1, branch = 0;
+    int is_known =
+        sscanf(text, "muon checkpoint 1\nstep %" SCNd64, &step) == 1 ||
+        sscanf(text, "muon checkpoint 2\nstep %" SCNd64 "\nbranch %" SCNd64, &step, &branch) == 2;
+    return is_whole && is_known && step == row->step ? branch : -1;
+}
+
 static char *read_latest(const char *root)
 {
     char target[256];
@@ -151,6 +170,7 @@ static int look_into_all(ckpt_list *list)
         while (k < nsteps && steps[k] != row->step)
             k++;
         look_into(list->root, row, k < nsteps);
+        row->branch = branch_of(list->root, row);
         row->is_newest = !row->problem && k + 1 == nsteps;
         for (; k < nsteps && !row->problem; k++)
             row->is_abandoned |= steps[k] < row->step;
@@ -191,14 +211,22 @@ const ckpt_row *ckpt_list_newest(const ckpt_list *list)
     return NULL;
 }
 
+/* The library's own order: a branch that is not known is the highest, and one more if `latest` points
+ * there. */
 const ckpt_row *ckpt_list_first(const ckpt_list *list)
 {
-    const ckpt_row *first = ckpt_list_newest(list);
+    const ckpt_row *first = NULL;
+    int64_t highest = 0, most = 0;
+    for (size_t i = 0; i < list->count; i++)
+        if (list->rows[i].branch > highest) highest = list->rows[i].branch;
     for (size_t i = 0; i < list->count; i++) {
         const ckpt_row *row = &list->rows[i];
-        if (!row->is_named || !row->problem) continue;
-        if (list->latest && strcmp(list->latest, row->name) == 0) return row;
-        if (!first || row->step > first->step) first = row;
+        if (!row->is_named) continue;
+        int is_latest = list->latest && strcmp(list->latest, row->name) == 0;
+        int64_t branch = row->branch >= 0 ? row->branch : highest + is_latest;
+        if (first && branch < most) continue; /* rows are by step */
+        first = row;
+        most = branch;
     }
     return first;
 }

@@ -14,6 +14,7 @@ typedef struct ckpt_row {
     int is_open;      /* nothing is wrong with it by itself */
     int is_newest;    /* of those that are complete, as the library orders them */
     int is_abandoned; /* the run went back behind it: one of a smaller step was saved later */
+    int64_t branch;   /* how often the run had gone back before; -1: not known */
     char *problem;    /* NULL: complete, as far as can be seen from outside */
     size_t tensors;   /* if it is complete */
     int64_t bytes;
@@ -31,8 +32,7 @@ void ckpt_list_close(ckpt_list *list); /* zeroed is fine */
 
 /* The complete one that was saved last, or NULL. */
 const ckpt_row *ckpt_list_newest(const ckpt_list *list);
-/* What a load looks at first: the newest, or a damaged one that `latest` points at or
- * that has a higher step; NULL if there is none. */
+/* What a load looks at first: the newest, or a damaged one that might be newer; NULL if there is none. */
 const ckpt_row *ckpt_list_first(const ckpt_list *list);
 
 /* Whether a path is one checkpoint by its name or its marker, and not a root. */

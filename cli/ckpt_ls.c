@@ -1,10 +1,13 @@
 /* muonctl ckpt ls - the checkpoints of a root. */
 #include "ckpt.h"
 #include "ckpt_list.h"
+#include "ckpt_runs.h"
 #include "plan_units.h"
 #include "report.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int as_json;
@@ -37,7 +40,29 @@ static void print_table(const ckpt_list *list)
     if (list->count) printf("%-*s %8s %10s  state\n", width, "checkpoint", "tensors", "bytes");
     for (size_t i = 0; i < list->count; i++)
         print_row(list, &list->rows[i], width);
-    if (!list->count) cli_note("%s: there is no checkpoint", list->root);
+}
+
+/* Where to look instead. */
+static void note_runs(const ckpt_list *list, const ckpt_runs *runs)
+{
+    enum { MOST = 10 };
+    if (!runs->count) {
+        cli_note("%s: there is no checkpoint", list->root);
+        return;
+    }
+    char *text = cli_format("%s: no checkpoints here; below it:", list->root);
+    for (size_t i = 0; i < runs->count && i < MOST; i++) {
+        const ckpt_run *run = &runs->list[i];
+        char *longer = cli_format("%s%s %s (%zu, newest step %" PRId64 ")", text, i ? "," : "",
+                                  run->root, run->count, run->newest);
+        free(text);
+        text = longer;
+    }
+    if (runs->count > MOST)
+        cli_note("%s, and %zu more", text, runs->count - MOST);
+    else
+        cli_note("%s", text);
+    free(text);
 }
 
 static json_t *json_row(const ckpt_row *row)
@@ -54,16 +79,28 @@ static json_t *json_row(const ckpt_row *row)
     return object;
 }
 
-static void print_json(const ckpt_list *list)
+static json_t *json_run(const ckpt_run *run)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "root", json_string(run->root));
+    json_object_set_new(object, "checkpoints", json_integer((json_int_t)run->count));
+    json_object_set_new(object, "newest", json_integer(run->newest));
+    return object;
+}
+
+static void print_json(const ckpt_list *list, const ckpt_runs *runs)
 {
     const ckpt_row *newest = ckpt_list_newest(list);
-    json_t *line = json_object(), *rows = json_array();
+    json_t *line = json_object(), *rows = json_array(), *below = json_array();
     json_object_set_new(line, "root", json_string(list->root));
     json_object_set_new(line, "newest", newest ? json_string(newest->name) : json_null());
     json_object_set_new(line, "latest", list->latest ? json_string(list->latest) : json_null());
     json_object_set_new(line, "checkpoints", rows);
     for (size_t i = 0; i < list->count; i++)
         json_array_append_new(rows, json_row(&list->rows[i]));
+    json_object_set_new(line, "below", below);
+    for (size_t i = 0; i < runs->count; i++)
+        json_array_append_new(below, json_run(&runs->list[i]));
     report_line(line);
 }
 
@@ -87,8 +124,15 @@ static int run(int noperands, char **operands)
     (void)noperands;
     ckpt_list list;
     DO(ckpt_list_open(&list, operands[0]));
-    (as_json ? print_json : print_table)(&list);
+    ckpt_runs below = {.list = NULL};
+    if (!list.count) ckpt_runs_find(&below, list.root);
+    if (as_json)
+        print_json(&list, &below);
+    else
+        print_table(&list);
+    if (!list.count && !as_json) note_runs(&list, &below);
     check_newest(&list);
+    ckpt_runs_close(&below);
     ckpt_list_close(&list);
     return CLI_DONE;
 }
@@ -102,9 +146,9 @@ const command ckpt_ls = {
     .about = "Lists what is in ROOT: complete checkpoints with the number and size of their "
              "tensors, damaged ones with what is wrong, and what saves that were killed have left "
              "behind. 'abandoned' is what a run went back behind: it loaded an earlier checkpoint "
-             "and has saved from there. Markers, file sizes and headers are checked; what tensors "
-             "hold is not: that "
-             "is 'muonctl ckpt verify'.",
+             "and has saved from there. If ROOT has nothing of that, it names the roots that are "
+             "one or two levels below. Markers, file sizes and headers are checked; what tensors "
+             "hold is not: that is 'muonctl ckpt verify'.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl ckpt ls checkpoints",

@@ -7,14 +7,14 @@ checkpoint     tensors      bytes  state
 step-00000010        7      232 B  complete
 step-00000020        7      232 B  complete, latest
 $ muonctl ckpt ls root --json
-{"root":"root","newest":"step-00000020","latest":"step-00000020","checkpoints":[{"name":"step-00000010","step":10,"complete":true,"abandoned":false,"problem":null,"tensors":7,"bytes":232},{"name":"step-00000020","step":20,"complete":true,"abandoned":false,"problem":null,"tensors":7,"bytes":232}]}
+{"root":"root","newest":"step-00000020","latest":"step-00000020","checkpoints":[{"name":"step-00000010","step":10,"complete":true,"abandoned":false,"problem":null,"tensors":7,"bytes":232},{"name":"step-00000020","step":20,"complete":true,"abandoned":false,"problem":null,"tensors":7,"bytes":232}],"below":[]}
 $ cp -r root back && tensors save back 15 $(settings) w.step:I64:-:15 && muonctl ckpt ls back
 checkpoint     tensors      bytes  state
 step-00000010        7      232 B  complete
 step-00000015        1        8 B  complete, latest
 step-00000020        7      232 B  complete, abandoned
 $ muonctl ckpt ls back --json | sed 's/,"checkpoints.*,{"name":"step-00000020"/ .../'
-{"root":"back","newest":"step-00000015","latest":"step-00000015" ...,"step":20,"complete":true,"abandoned":true,"problem":null,"tensors":7,"bytes":232}]}
+{"root":"back","newest":"step-00000015","latest":"step-00000015" ...,"step":20,"complete":true,"abandoned":true,"problem":null,"tensors":7,"bytes":232}],"below":[]}
 $ muonctl ckpt inspect back | head -1
 back/step-00000015: step 15, libmuon 0.4.0, 1 tensors, 8 B
 $ rm back/step-00000015/COMPLETE && muonctl ckpt ls back
@@ -24,6 +24,31 @@ step-00000015        -          -  damaged: back/step-00000015: is not complete:
 step-00000020        7      232 B  complete
 2> muonctl: ckpt ls: note: a load looks at step-00000015 first, and takes step-00000020 only if it may fall back
 $ rm -r back
+
+# Damaged and abandoned: a load does not look at it.
+$ cp -r root back && truncate -s 10 back/step-00000020/model.safetensors && tensors save back 15 $(settings) w.step:I64:-:15 && muonctl ckpt ls back
+checkpoint     tensors      bytes  state
+step-00000010        7      232 B  complete
+step-00000015        1        8 B  complete, latest
+step-00000020        -          -  damaged: back/step-00000020/model.safetensors: has 10 bytes instead of 280
+$ printf x >>back/step-00000020/COMPLETE && rm back/latest && muonctl ckpt ls back | tail -1
+step-00000020        -          -  damaged: back/step-00000020/COMPLETE: line 6: something stands behind the end
+2> muonctl: ckpt ls: note: a load looks at step-00000020 first, and takes step-00000015 only if it may fall back
+$ rm -r back
+
+# A directory of runs: where to look instead.
+$ mkdir -p runs/c/deep/deeper runs/.hidden runs/d && cp -r root runs/a && cp -r root/step-00000010 runs/c/deep && cp -r root runs/c/deep/deeper/far && cp -r root runs/.hidden && ln -s a runs/link && touch runs/file
+$ muonctl ckpt ls runs/
+2> muonctl: ckpt ls: note: runs/: no checkpoints here; below it: runs/a (2, newest step 20), runs/c/deep (1, newest step 10)
+$ muonctl ckpt ls runs --json
+{"root":"runs","newest":null,"latest":null,"checkpoints":[],"below":[{"root":"runs/a","checkpoints":2,"newest":20},{"root":"runs/c/deep","checkpoints":1,"newest":10}]}
+$ muonctl ckpt ls runs/c/deep/deeper
+2> muonctl: ckpt ls: note: runs/c/deep/deeper: no checkpoints here; below it: runs/c/deep/deeper/far (2, newest step 20)
+$ for i in 01 02 03 04 05 06 07 08 09 10 11 12; do cp -r root runs/d/$i; done; muonctl ckpt ls runs/d
+2> muonctl: ckpt ls: note: runs/d: no checkpoints here; below it: runs/d/01 (2, newest step 20), runs/d/02 (2, newest step 20), runs/d/03 (2, newest step 20), runs/d/04 (2, newest step 20), runs/d/05 (2, newest step 20), runs/d/06 (2, newest step 20), runs/d/07 (2, newest step 20), runs/d/08 (2, newest step 20), runs/d/09 (2, newest step 20), runs/d/10 (2, newest step 20), and 2 more
+$ muonctl ckpt ls runs/d --json | grep -o '"root":"[^"]*"' | tail -1
+"root":"runs/d/12"
+$ rm -r runs
 $ muonctl ckpt verify root
 root/step-00000020: 7 tensors, 232 B: as they were saved
 read 232 B in * GB/s (glob)
@@ -119,6 +144,28 @@ z: 2 of 2 elements differ in their bits, none in its value
 only in B: only_b (I64 3)
 tensors: 1 equal, 3 differ, 1 only in A, 1 only in B
 ? 1
+$ muonctl ckpt diff a b --json | tr '{' '\n'
+
+"a":"a","b":"b","equal":1,"close":0,"different":3,"only_a":1,"only_b":1,"tensors":[
+"name":"only_a","a":
+"dtype":"I64","shape":[]},"b":null,"different":null,"largest_difference":null,"relative":null},
+"name":"x","a":
+"dtype":"F32","shape":[4]},"b":
+"dtype":"F32","shape":[4]},"different":1,"largest_difference":1.0,"relative":0.2},
+"name":"y","a":
+"dtype":"F32","shape":[2,2]},"b":
+"dtype":"BF16","shape":[2,2]},"different":null,"largest_difference":null,"relative":null},
+"name":"z","a":
+"dtype":"F32","shape":[2]},"b":
+"dtype":"F32","shape":[2]},"different":2,"largest_difference":0.0,"relative":0.0},
+"name":"only_b","a":null,"b":
+"dtype":"I64","shape":[3]},"different":null,"largest_difference":null,"relative":null}],"settings":null}
+$ muonctl ckpt diff a b x --tolerance 0.2 --json
+{"a":"a","b":"b","equal":0,"close":1,"different":0,"only_a":0,"only_b":0,"tensors":[],"settings":null}
+$ muonctl ckpt diff root/step-00000010 root --json | sed 's/.*"settings"/"settings"/'
+"settings":[{"group":null,"name":"data.position","a":"17","b":"34"},{"group":null,"name":"muon.step","a":"10","b":"20"}]}
+$ muonctl ckpt diff root root --json
+{"a":"root/step-00000020","b":"root/step-00000020","equal":7,"close":0,"different":0,"only_a":0,"only_b":0,"tensors":[],"settings":[]}
 $ muonctl ckpt diff a b x --tolerance 0.2
 tensors: 0 equal, 1 within 0.2, 0 differ
 $ muonctl ckpt diff a b x --tolerance 0.19
@@ -149,6 +196,8 @@ damaged: several/step-00000001/optimizer-00002-of-00003.safetensors: tensor '__m
 # Groups are compared through their parameters: order and names do not matter.
 $ tensors save left 1 muon.format=1 muon.ngroups=2 muon.group.0.name=m muon.group.0.lr=0.1 muon.group.1.name=a muon.group.1.lr=0.2 muon.param.w=0 muon.param.n=1 w.step:I64:-
 $ tensors save right 1 muon.format=1 muon.ngroups=2 muon.group.1.name=first muon.group.1.lr=0.1 muon.group.0.name=second muon.group.0.lr=0.3 muon.param.w=1 muon.param.n=0 w.step:I64:- note=x
+$ muonctl ckpt diff left right --json | sed 's/.*"settings"/"settings"/'
+"settings":[{"group":null,"name":"note","a":null,"b":"x"},{"group":"group 1 'a', in B group 0 'second'","name":"lr","a":"0.2","b":"0.3"}]}
 $ muonctl ckpt diff left right
 setting note: (none) in A, x in B
 setting group 1 'a', in B group 0 'second': lr: 0.2 in A, 0.3 in B
@@ -192,7 +241,7 @@ step-00000040                -          -  damaged: root/step-00000040/model.saf
 .saving-step-00000050        -          -  not complete: it is being saved, or a save was killed
 2> muonctl: ckpt ls: note: a load looks at step-00000040 first, and takes step-00000020 only if it may fall back
 $ muonctl ckpt ls root --json | tr '{' '\n' | tail -1
-"name":".saving-step-00000050","step":50,"complete":false,"abandoned":false,"problem":"not complete: it is being saved, or a save was killed","tensors":null,"bytes":null}]}
+"name":".saving-step-00000050","step":50,"complete":false,"abandoned":false,"problem":"not complete: it is being saved, or a save was killed","tensors":null,"bytes":null}],"below":[]}
 2> muonctl: ckpt ls: note: a load looks at step-00000040 first, and takes step-00000020 only if it may fall back
 $ muonctl ckpt verify root
 damaged: root/step-00000040/model.safetensors: has 100 bytes instead of 280

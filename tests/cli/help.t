@@ -141,7 +141,8 @@ Usage: muonctl ckpt ls ROOT [--json]
 Lists what is in ROOT: complete checkpoints with the number and size of their
 tensors, damaged ones with what is wrong, and what saves that were killed have
 left behind. 'abandoned' is what a run went back behind: it loaded an earlier
-checkpoint and has saved from there. Markers, file sizes and headers are
+checkpoint and has saved from there. If ROOT has nothing of that, it names the
+roots that are one or two levels below. Markers, file sizes and headers are
 checked; what tensors hold is not: that is 'muonctl ckpt verify'.
 
 Options:
@@ -183,7 +184,7 @@ Example:
   muonctl ckpt inspect checkpoints
   muonctl ckpt inspect checkpoints/step-00001000 '*.momentum_buffer' --json
 $ muonctl ckpt diff --help
-Usage: muonctl ckpt diff A B [PATTERN...] [--tolerance X]
+Usage: muonctl ckpt diff A B [PATTERN...] [--tolerance X] [--json]
 
 Lists tensors that only one of the two has, that have another shape or dtype,
 or whose elements differ: how many, by how much at most, and how much that is
@@ -197,6 +198,7 @@ and 1 if something does.
 Options:
   --tolerance X         tensors count as equal if no element differs by more
                         than X times the largest [default: 0]
+  --json                print one line of JSON
   --help                this text
 
 Example:
