@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 static compute how;
+static muon_backend_info computes;
 static int repeat = 7, as_table, list;
 static double min_time = 1;
 static const char *dir = "/tmp", *ram_budget;
@@ -202,6 +203,10 @@ static void print_json(const char *text, const bench_problem *problem, const out
                         problem->algorithm ? json_string(problem->algorithm) : json_null());
     json_object_set_new(line, "best_of", json_integer(best->runs));
     json_object_set_new(line, "verified", json_true());
+    json_object_set_new(line, "cpu", json_string(computes.cpu));
+    json_object_set_new(line, "backend", json_string(computes.name));
+    json_object_set_new(line, "version", json_string(computes.version));
+    json_object_set_new(line, "kernels", json_string(computes.kernels));
     report_line(line);
 }
 
@@ -236,6 +241,7 @@ static int bench(const char *text)
 static int bench_all(int noperands, char **operands)
 {
     DO(compute_resolve(&how));
+    DO(compute_ask(how.backend, &computes));
     if (noperands == 0 && launch_size() > 1)
         return cli_misuse("under mpirun name a problem: ranks:MODEL or save:MODEL");
     if (ram_budget) DO(size_parse("ram-budget", ram_budget, &budget_bytes));
@@ -245,8 +251,10 @@ static int bench_all(int noperands, char **operands)
         DO(check(operands[i]));
         if (!find_driver(operands[i], &rest)) rated = 1;
     }
-    if (as_table && rated)
+    if (as_table && rated) {
+        compute_print(&computes);
         printf("%-28s %11s %9s %9s %6s\n", "problem", "seconds", "rate", "peak", "ratio");
+    }
     for (int i = 0; i < noperands; i++)
         DO(bench(operands[i]));
     for (size_t i = 0; noperands == 0 && i < NSTANDARD; i++)
@@ -275,7 +283,8 @@ const command cmd_bench = {
         "Runs each problem in turns with the machine's own best: matrix products of BLIS at 2048 "
         "cubed, or loops over memory. Prints a line of JSON for each: problem, seconds, rate "
         "(useful GFLOP/s or GB/s), peak (the machine's rate, null if unknown), ratio, threads, "
-        "unit, algorithm, best_of, verified. What was timed is verified; a wrong result ends the "
+        "unit, algorithm, best_of, verified, and what computed: cpu, backend, version, kernels. "
+        "What was timed is verified; a wrong result ends the "
         "run with exit code 1. Under mpirun, ranks:MODEL compares a step on all ranks with the "
         "same step on one of them; save:MODEL compares a checkpoint with a plain file of the same "
         "size, and offload:MODEL a step with its state in a file with one in memory; these three "

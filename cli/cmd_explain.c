@@ -1,5 +1,6 @@
 /* muonctl explain - what a config makes of the tensors of files, without doing it. */
 #include "commands.h"
+#include "compute.h"
 #include "config.h"
 
 #include <stdio.h>
@@ -16,10 +17,13 @@ static const option options[] = {
 static int explain(const config *cfg)
 {
     muon_plan *plan = NULL;
+    muon_backend_info computes;
+    DO(compute_ask(NULL, &computes));
     if (muon_plan_create(&plan, &cfg->muon, cfg->params, cfg->nparams) != MUON_OK)
         return cli_fail_library();
     muon_plan_print(plan, cli_write_stdout, NULL);
     muon_plan_destroy(plan);
+    compute_print(&computes);
     return CLI_DONE;
 }
 
@@ -45,7 +49,8 @@ const command cmd_explain = {
     .summary = "show what a config makes of every tensor of a model",
     .about =
         "Prints every parameter with its rule, its logical matrices, the factor on its learning "
-        "rate and its owner, then the totals. Nothing is computed and nothing is written.",
+        "rate and its owner, then the totals, and which library would compute on which CPU. "
+        "Nothing is computed and nothing is written.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl explain --config run.json --params weights.safetensors\n"

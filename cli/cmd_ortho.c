@@ -232,6 +232,8 @@ static void report(const work *w, const totals *mine)
 static int start(work *w, muon_st **in, const char *path)
 {
     DO(compute_resolve(&how));
+    muon_backend_info computes;
+    DO(compute_ask(how.backend, &computes));
     DO(tensors_open(in, path));
     return plan(w, *in);
 }

@@ -4,6 +4,7 @@
 #include "launch.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <unistd.h>
 
 /* What threads = 0 means to the library, as a number that can be reported; ranks that share processors
@@ -28,4 +29,21 @@ int compute_resolve(compute *settings)
     muon_ortho_destroy(probe);
     if (settings->threads == 0) settings->threads = available_threads();
     return CLI_DONE;
+}
+
+int compute_ask(const char *backend, muon_backend_info *info)
+{
+    if (muon_get_backend(backend, info, sizeof *info) != MUON_OK) return cli_fail_library();
+    if (info->warning[0]) cli_note("%s", info->warning);
+    return CLI_DONE;
+}
+
+void compute_print(const muon_backend_info *info)
+{
+    printf("cpu      %s\n", info->cpu[0] ? info->cpu : "unknown");
+    printf("backend  %s", info->name);
+    if (info->version[0]) printf(" %s", info->version);
+    if (info->kernels[0]) printf(", kernels %s", info->kernels);
+    if (info->library[0]) printf(", %s", info->library);
+    printf("\n");
 }

@@ -29,4 +29,10 @@ enum { COMPUTE_MOST_THREADS = 1024 };
 /* After parsing: a backend that does not exist is misuse, and threads becomes a number. */
 int compute_resolve(compute *settings);
 
+/* What will compute; a note on stderr if that could be faster. backend as in compute. */
+int compute_ask(const char *backend, muon_backend_info *info);
+
+/* On stdout: "cpu" and "backend", a line each. */
+void compute_print(const muon_backend_info *info);
+
 #endif

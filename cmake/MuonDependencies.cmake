@@ -30,11 +30,9 @@ muon_find(MUON_CBLAS CBLAS)
 muon_find(MUON_MPI MPI COMPONENTS C)
 
 add_library(muon_dependencies INTERFACE)
-target_link_libraries(muon_dependencies INTERFACE Threads::Threads m)
-set(MUON_PRIVATE_LIBS m)
+target_link_libraries(muon_dependencies INTERFACE Threads::Threads m ${CMAKE_DL_LIBS})
+set(MUON_PRIVATE_LIBS m ${CMAKE_DL_LIBS})
 if(MUON_HAVE_CBLAS) # loaded when it is asked for, never linked
-    target_link_libraries(muon_dependencies INTERFACE ${CMAKE_DL_LIBS})
-    list(APPEND MUON_PRIVATE_LIBS ${CMAKE_DL_LIBS})
     target_compile_definitions(muon_dependencies INTERFACE MUON_HAVE_CBLAS=1)
 endif()
 if(MUON_HAVE_BLIS)

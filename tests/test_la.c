@@ -5,6 +5,7 @@
 #include "la/la_cblas.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -314,6 +315,64 @@ static void kernels_that_would_end_the_process_are_refused(void **state)
 #endif
 }
 
+static void slow_kernels_and_other_versions_are_warned_of(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *version, *kernels;
+        la_facts facts;
+        const char *warning; /* a part of it; "": there is none */
+    } cases[] = {
+        {"blis", "0.9.0", "zen3", {"0.9.0", 1, 3}, ""},
+        {"blis", "0.9.0", "generic", {"0.9.0", 0, 3}, ""}, /* as good as it gets */
+        {"blis", "0.9.0", "generic", {"0.9.0", 1, 3}, "kernels 'generic' on a CPU with AVX2"},
+        {"blis",
+         "0.9.0",
+         "penryn",
+         {"0.9.0", 1, 3},
+         "; set BLIS_ARCH_TYPE=3, or use the backend 'cblas'"},
+        {"blis", "0.9.0", "generic", {"0.9.0", 1, -1}, "speed; use the backend 'cblas'"},
+        {"blis",
+         "1.1",
+         "zen3",
+         {"0.9.0", 1, 3},
+         "version 1.1 runs and libmuon was built for 0.9.0"},
+        {"blis", "1.1", "generic", {"0.9.0", 1, 3}, "'cblas'; backend 'blis': version 1.1 runs"},
+        {"cblas", "OpenBLAS 0.3.21", "Zen", {NULL, 1, -1}, ""},
+        {"cblas",
+         "OpenBLAS 0.3.21",
+         "Prescott",
+         {NULL, 1, -1},
+         "set OPENBLAS_CORETYPE=Haswell, or use the backend 'blis'"},
+        {"cblas", "", "", {NULL, 1, -1}, ""},
+        {"reference", "", "", {NULL, 1, -1}, ""},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        muon_backend_info info = {.library = ""};
+        snprintf(info.name, sizeof info.name, "%s", cases[i].name);
+        snprintf(info.version, sizeof info.version, "%s", cases[i].version);
+        snprintf(info.kernels, sizeof info.kernels, "%s", cases[i].kernels);
+        muon__la_judge(&info, &cases[i].facts);
+        int silent = !cases[i].warning[0];
+        if (silent ? info.warning[0] : !strstr(info.warning, cases[i].warning))
+            fail_msg("case %zu: '%s', not '%s'", i, info.warning, cases[i].warning);
+    }
+}
+
+static void backends_say_what_they_are(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(backends); i++) {
+        muon_backend_info info;
+        assert_ok(muon_get_backend(backends[i]->name, &info, sizeof info));
+        assert_string_equal(info.name, backends[i]->name);
+        assert_int_equal(info.library[0] != 0, backends[i] != &muon__la_reference);
+    }
+    muon_backend_info info;
+    assert_fails(muon_get_backend("none", &info, sizeof info), MUON_E_NAME, "'none' is not one of");
+    assert_fails(muon_get_backend(NULL, NULL, sizeof info), MUON_E_ARG, "info must not be NULL");
+}
+
 /* Every thread has been in a product while all others were. */
 static void warming_up_serves_all_threads_at_once(void **state)
 {
@@ -341,6 +400,8 @@ int main(void)
         cmocka_unit_test(a_library_that_is_no_cblas_is_refused),
         cmocka_unit_test(a_blis_of_another_version_is_used_with_care_or_refused),
         cmocka_unit_test(kernels_that_would_end_the_process_are_refused),
+        cmocka_unit_test(slow_kernels_and_other_versions_are_warned_of),
+        cmocka_unit_test(backends_say_what_they_are),
         cmocka_unit_test(warming_up_serves_all_threads_at_once),
     };
     return cmocka_run_group_tests(tests, use_every_backend, NULL);

@@ -740,6 +740,22 @@ MUON_API muon_status muon_ortho_run(muon_ortho *ortho, float *out, const float *
 MUON_API double muon_ortho_flops(const muon_ortho *ortho); /* useful, of one run */
 MUON_API void muon_ortho_destroy(muon_ortho *ortho);
 
+/* ---- 11. What computes --------------------------------------------------------------------- */
+
+typedef struct muon_backend_info {
+    char name[16];     /* "blis" */
+    char library[256]; /* the file that multiplies; "": none */
+    char version[64];  /* of the library, as it says it */
+    char kernels[32];  /* the set it has chosen for this CPU, like "zen3"; "": it does not say */
+    char cpu[64];      /* what the CPU calls itself; "": nothing */
+    char warning[512]; /* why it is slower than it need be, and the remedy; "": it is not */
+} muon_backend_info;
+
+/* backend is as in muon_config; its errors are those of muon_create. The warning also goes to the log
+ * of every optimizer that is created. */
+MUON_API muon_status muon_get_backend(const char *backend, muon_backend_info *info,
+                                      size_t info_size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,7 @@
+#define _GNU_SOURCE /* dladdr */
 #include "base/blis.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +75,26 @@ muon_status muon__blis_check(void)
                         .integer_bits = bli_info_get_int_type_size(),
                         .threads = muon__blis_matches() ? 1 : threads_by_default()};
     return muon__blis_check_facts(&facts, MUON_BLIS_VERSION);
+}
+
+blis_description muon__blis_describe(void)
+{
+    bli_init(); /* it chooses then */
+    const char *names[MOST_NAMES];
+    blis_description d = {.library = "",
+                          .version = bli_info_get_version_str(),
+                          .built_for = MUON_BLIS_VERSION,
+                          .kernels = bli_arch_string(bli_arch_query_id()),
+                          .haswell = -1};
+    for (int id = list_names(names) - 1; id >= 0; id--)
+        if (strcmp(names[id], "haswell") == 0) d.haswell = id;
+    union { /* an address is an address */
+        void (*function)(void);
+        void *data;
+    } known = {(void (*)(void))bli_info_get_version_str};
+    Dl_info file;
+    if (dladdr(known.data, &file) && file.dli_fname) d.library = file.dli_fname;
+    return d;
 }
 
 _Static_assert(sizeof(dim_t) == 8 && sizeof(inc_t) == 8, "BLIS with 64-bit integers");

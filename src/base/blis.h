@@ -43,6 +43,15 @@ muon_status muon__blis_check(void);
 /* The same of facts that may be made up, by a libmuon that was built for the version. */
 muon_status muon__blis_check_facts(const blis_facts *facts, const char *built_for);
 
+/* Of the BLIS that runs; to be asked after the check. */
+typedef struct blis_description {
+    const char *library; /* its file */
+    const char *version, *built_for;
+    const char *kernels; /* in use */
+    int haswell;         /* the number of kernels for AVX2, as BLIS_ARCH_TYPE takes it; -1: none */
+} blis_description;
+blis_description muon__blis_describe(void);
+
 /* Does the BLIS that runs have the version of the headers? */
 int muon__blis_matches(void);
 

@@ -17,6 +17,13 @@ typedef struct la_view { /* a matrix in memory: element (i, j) is data[i * rs + 
     int64_t rs, cs;
 } la_view;
 
+/* What a judgement of a library needs besides its name, version and kernels. */
+typedef struct la_facts {
+    const char *built_for; /* the version; NULL: any will do */
+    int avx2;              /* the CPU has it */
+    int remedy;            /* BLIS's number for kernels with AVX2; -1: it has none */
+} la_facts;
+
 typedef struct la_ops {
     const char *name;
     /* c[m][n] = alpha a[m][k] b[k][n]; c has rows of ldc floats, and is not a or b. */
@@ -26,6 +33,8 @@ typedef struct la_ops {
     void (*gemmt)(int64_t m, int64_t k, float alpha, la_view a, la_view b, float *c, int64_t ldc);
     /* Can products be made here, and be right? Before the first one. NULL: always. */
     muon_status (*check)(void);
+    /* Once it was checked: fills in library, version and kernels. NULL: there is no library. */
+    void (*describe)(muon_backend_info *info, la_facts *facts);
     /* For a library whose products take memory from pools: how many threads at the same time the pools
      * have served. NULL: products need no memory. */
     atomic_int *served;
@@ -42,6 +51,12 @@ extern const la_ops muon__la_cblas;
 /* NULL: the fastest that was built in. An unknown name lists the known ones; a backend that cannot be
  * used says why. */
 muon_status muon__la_find(const la_ops **out, const char *name);
+
+/* All that muon_get_backend says (describe.c). */
+void muon__la_describe(const la_ops *la, muon_backend_info *info);
+
+/* Sets info's warning by the rest of it, and facts that may be made up. */
+void muon__la_judge(muon_backend_info *info, const la_facts *facts);
 
 /* Waits until all threads run, and has the backend's pools serve them all at the same time, so that no
  * product has to wait for memory (warm_up.c). */

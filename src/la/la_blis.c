@@ -3,6 +3,8 @@
 #include "base/blis.h"
 #include "la/la.h"
 
+#include <stdio.h>
+
 static blis_matrix matrix(la_view view)
 {
     return (blis_matrix){view.data, view.rs, view.cs};
@@ -40,7 +42,21 @@ static void gemmt(int64_t m, int64_t k, float alpha, la_view a, la_view b, float
         muon__blis_gemmt(m, k, alpha, matrix(a), matrix(b), c, ldc);
 }
 
+static void describe(muon_backend_info *info, la_facts *facts)
+{
+    blis_description d = muon__blis_describe();
+    snprintf(info->library, sizeof info->library, "%s", d.library);
+    snprintf(info->version, sizeof info->version, "%s", d.version);
+    snprintf(info->kernels, sizeof info->kernels, "%s", d.kernels);
+    facts->built_for = d.built_for;
+    facts->remedy = d.haswell;
+}
+
 static atomic_int served;
 
-const la_ops muon__la_blis = {
-    .name = "blis", .gemm = gemm, .gemmt = gemmt, .check = muon__blis_check, .served = &served};
+const la_ops muon__la_blis = {.name = "blis",
+                              .gemm = gemm,
+                              .gemmt = gemmt,
+                              .check = muon__blis_check,
+                              .describe = describe,
+                              .served = &served};

@@ -21,8 +21,9 @@ typedef void (*sgemm_fn)(int order, int trans_a, int trans_b, int m, int n, int 
                          int ldc);
 
 static struct {
+    void *handle;
     sgemm_fn sgemm;
-    char library[512];
+    char library[256];
     muon_status status;
     char error[MUON__MESSAGE_MAX];
 } loaded;
@@ -38,7 +39,7 @@ static int64_t most(int64_t a, int64_t b)
 }
 
 /* A view whose rows or columns are contiguous, as CBLAS says it. */
-static operand describe(la_view view, int64_t cols)
+static operand as_operand(la_view view, int64_t cols)
 {
     if (view.cs == 1 && view.rs >= cols) return (operand){NO_TRANS, (int)view.rs};
     return (operand){TRANS, (int)view.cs};
@@ -52,7 +53,7 @@ static void gemm(int64_t m, int64_t n, int64_t k, float alpha, la_view a, la_vie
         muon__la_reference.gemm(m, n, k, alpha, a, b, c, ldc);
         return;
     }
-    operand left = describe(a, k), right = describe(b, n);
+    operand left = as_operand(a, k), right = as_operand(b, n);
     loaded.sgemm(ROW_MAJOR, left.trans, right.trans, (int)m, (int)n, (int)k, alpha, a.data, left.ld,
                  b.data, right.ld, 0, c, (int)ldc);
 }
@@ -134,6 +135,7 @@ muon_status muon__la_cblas_load(const char *path)
     int known = dladdr(dlsym(library, "cblas_sgemm"), &info) && info.dli_fname;
     snprintf(loaded.library, sizeof loaded.library, "%s", known ? info.dli_fname : path);
     loaded.sgemm = sgemm;
+    loaded.handle = library;
     return MUON_OK;
 }
 
@@ -156,6 +158,24 @@ const char *muon__la_cblas_library(void)
     return loaded.library;
 }
 
+/* "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ... Zen": the first two words; the kernels as in "Zen". Of
+ * other libraries the file is all that is known. */
+static void describe(muon_backend_info *info, la_facts *facts)
+{
+    (void)facts;
+    const char *(*config)(void) = (const char *(*)(void))find(loaded.handle, "openblas_get_config");
+    const char *(*core)(void) = (const char *(*)(void))find(loaded.handle, "openblas_get_corename");
+    snprintf(info->library, sizeof info->library, "%s", loaded.library);
+    if (config) {
+        const char *words = config();
+        size_t first = strcspn(words, " "),
+               second = strcspn(words + first + (words[first] != 0), " ");
+        snprintf(info->version, sizeof info->version, "%.*s", (int)(first + 1 + second), words);
+    }
+    if (core) snprintf(info->kernels, sizeof info->kernels, "%s", core());
+}
+
 /* OpenBLAS maps buffers of its own, one for each thread that multiplies at the same time, and keeps
  * them: nothing of the heap has to be warmed up. */
-const la_ops muon__la_cblas = {.name = "cblas", .gemm = gemm, .gemmt = gemmt, .check = check};
+const la_ops muon__la_cblas = {
+    .name = "cblas", .gemm = gemm, .gemmt = gemmt, .check = check, .describe = describe};

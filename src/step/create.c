@@ -152,6 +152,9 @@ static void say_created(const muon_opt *opt)
         opt->plan->nparams, (long long)cost->matrices, (long long)cost->waves, opt->plan->threads,
         opt->la->name, (long long)opt->state_bytes, opt->offloaded ? " in a file" : "",
         opt->workspace.size);
+    muon_backend_info info;
+    muon__la_describe(opt->la, &info);
+    if (info.warning[0]) muon__opt_log(opt, MUON_LOG_WARN, "%s", info.warning);
 }
 
 muon_status muon__opt_create(muon_opt **out, const muon_config *config, const muon_param *params,

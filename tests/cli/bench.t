@@ -1,15 +1,15 @@
 # A line of JSON for each problem; what was timed has been verified.
 $ muonctl bench ns:3x5x4 ns:97x33 ns:40x40@coefficients=deepseek_v4,algorithm=gram --repeat 1 --min-time 0
-{"problem":"ns:3x5x4","seconds":*,"rate":*,"peak":*,"ratio":*,"threads":*,"unit":"GFLOP/s","algorithm":"gram","best_of":1,"verified":true} (glob)
-{"problem":"ns:97x33","seconds":*,"rate":*,"peak":*,"ratio":*,"threads":*,"unit":"GFLOP/s","algorithm":"gram","best_of":1,"verified":true} (glob)
-{"problem":"ns:40x40@coefficients=deepseek_v4,algorithm=gram","seconds":*,"algorithm":"gram","best_of":1,"verified":true} (glob)
+{"problem":"ns:3x5x4","seconds":*,"rate":*,"peak":*,"ratio":*,"threads":*,"unit":"GFLOP/s","algorithm":"gram","best_of":1,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
+{"problem":"ns:97x33","seconds":*,"rate":*,"peak":*,"ratio":*,"threads":*,"unit":"GFLOP/s","algorithm":"gram","best_of":1,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
+{"problem":"ns:40x40@coefficients=deepseek_v4,algorithm=gram","seconds":*,"algorithm":"gram","best_of":1,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
 $ muonctl bench adamw:1M momentum:1M update:1M norm:1M --repeat 3 --min-time 0 --threads 2
-{"problem":"adamw:1M",*"threads":2,"unit":"GB/s","algorithm":null,"best_of":3,"verified":true} (glob)
-{"problem":"momentum:1M",*"threads":2,"unit":"GB/s","algorithm":null,"best_of":3,"verified":true} (glob)
-{"problem":"update:1M",*"threads":2,"unit":"GB/s","algorithm":null,"best_of":3,"verified":true} (glob)
-{"problem":"norm:1M",*"threads":2,"unit":"GB/s","algorithm":null,"best_of":3,"verified":true} (glob)
+{"problem":"adamw:1M",*"threads":2,"unit":"GB/s","algorithm":null,"best_of":3,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
+{"problem":"momentum:1M",*"threads":2,"unit":"GB/s","algorithm":null,"best_of":3,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
+{"problem":"update:1M",*"threads":2,"unit":"GB/s","algorithm":null,"best_of":3,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
+{"problem":"norm:1M",*"threads":2,"unit":"GB/s","algorithm":null,"best_of":3,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
 $ muonctl bench step:gpt2-tiny --repeat 2 --min-time 0 --threads 1
-{"problem":"step:gpt2-tiny",*"threads":1,"unit":"GFLOP/s","algorithm":null,"best_of":2,"verified":true} (glob)
+{"problem":"step:gpt2-tiny",*"threads":1,"unit":"GFLOP/s","algorithm":null,"best_of":2,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
 
 
 # A step with its state in a file has the bits of a step in memory, within its budget.
@@ -35,6 +35,8 @@ $ muonctl bench offload:gpt2-tiny --ram-budget much
 
 # The reference backend is measured like any other.
 $ muonctl bench ns:40x60 --repeat 1 --min-time 0 --backend reference --table
+cpu      * (glob)
+backend  reference
 problem                          seconds      rate      peak  ratio
 ns:40x60 * GFLOP/s (glob)
 

@@ -17,3 +17,8 @@ $ seq 1 3000 >text
 $ BLIS_ARCH_TYPE=999 muonctl train --model tiny --layers 1 --width 32 --heads 2 --kv-heads 1 --hidden 48 --context 16 --batch 4 --steps 2 --quiet --data text --backend reference
 2> muonctl: train: backend 'blis': BLIS_ARCH_TYPE is '999', * (glob)
 ? 1
+
+# The kernels in use are told.
+$ generic=$(BLIS_ARCH_TYPE=999 muonctl ortho in out 2>&1 | sed 's/.* \([0-9]*\) (generic).*/\1/')
+$ BLIS_ARCH_TYPE=$generic muonctl bench ns:4x4 --repeat 1 --min-time 0
+{"problem":"ns:4x4",*"backend":"blis","version":*,"kernels":"generic"} (glob)

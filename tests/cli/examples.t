@@ -13,6 +13,8 @@ lm_head    [32, 16]  adamw
 Muon 0.00M (regular 0.00M, expert 0.00M), AdamW 0.00M, frozen 0.00M
 * matrices in 1 wave, * Gflop per step, state * MB, workspace * MB (glob)
 plan * (glob)
+cpu      * (glob)
+backend  * (glob)
 $ muonctl step --config $CONFIGS/minimal.json --params p --grads g --out minimal >log
 
 # moonlight.json: fused Q, K, V and gate, up; clipping; no weight decay on norms and biases.
@@ -30,6 +32,8 @@ tok_embed.weight      [32, 32]   adamw
 Muon 0.01M (regular 0.01M, expert 0.00M), AdamW 0.00M, frozen 0.00M
 * matrices in 1 wave, * Gflop per step, state * MB, workspace * MB (glob)
 plan * (glob)
+cpu      * (glob)
+backend  * (glob)
 $ muonctl step --config $CONFIGS/moonlight.json --params p --grads g --out moonlight | grep -v seconds | head -4
 applied
 grad norm      111.11
@@ -57,6 +61,8 @@ lm_head            [32, 16]     adamw
 Muon 0.01M (regular 0.00M, expert 0.01M), AdamW 0.00M, frozen 0.00M
 * matrices in 1 wave, * Gflop per step, state * MB, workspace * MB (glob)
 plan * (glob)
+cpu      * (glob)
+backend  * (glob)
 $ muonctl step --config $CONFIGS/moe.json --params p --grads g --out moe | grep "no gradient"
 no gradient    1 parameters
 $ tensors show moe/params.safetensors | sort

@@ -100,8 +100,8 @@ $ muonctl explain --help
 Usage: muonctl explain --config FILE --params FILE
 
 Prints every parameter with its rule, its logical matrices, the factor on its
-learning rate and its owner, then the totals. Nothing is computed and nothing
-is written.
+learning rate and its owner, then the totals, and which library would compute
+on which CPU. Nothing is computed and nothing is written.
 
 Options:
   --config FILE         groups, rules and matrices as JSON; docs/config.md
@@ -300,13 +300,13 @@ Usage: muonctl bench [PROBLEM...] [--repeat N] [--min-time S] [--dir DIR]
 Runs each problem in turns with the machine's own best: matrix products of BLIS
 at 2048 cubed, or loops over memory. Prints a line of JSON for each: problem,
 seconds, rate (useful GFLOP/s or GB/s), peak (the machine's rate, null if
-unknown), ratio, threads, unit, algorithm, best_of, verified. What was timed is
-verified; a wrong result ends the run with exit code 1. Under mpirun,
-ranks:MODEL compares a step on all ranks with the same step on one of them;
-save:MODEL compares a checkpoint with a plain file of the same size, and
-offload:MODEL a step with its state in a file with one in memory; these three
-have keys of their own. Without PROBLEM a standard list is run; --list prints
-it.
+unknown), ratio, threads, unit, algorithm, best_of, verified, and what
+computed: cpu, backend, version, kernels. What was timed is verified; a wrong
+result ends the run with exit code 1. Under mpirun, ranks:MODEL compares a step
+on all ranks with the same step on one of them; save:MODEL compares a
+checkpoint with a plain file of the same size, and offload:MODEL a step with
+its state in a file with one in memory; these three have keys of their own.
+Without PROBLEM a standard list is run; --list prints it.
 
 Options:
   --repeat N            runs of each problem at least; the best one counts

@@ -72,7 +72,7 @@ transcribe() {
     set -u
     {
         cat "$scratch/out"
-        sed 's/^/2> /' "$scratch/err"
+        sed "/ note: backend '/d; s/^/2> /" "$scratch/err" # these are about the machine
         [ $code = 0 ] || echo "? $code"
     } >"$scratch/got"
 }
