@@ -44,13 +44,14 @@ extern const bench_kind bench_ns, bench_adamw, bench_momentum, bench_update, ben
 
 typedef struct bench_machine bench_machine;
 /* NULL if this build cannot measure the limit. */
-bench_machine *bench_machine_create(bench_limit limit, size_t bytes, int threads);
+bench_machine *bench_machine_create(bench_limit limit, size_t bytes, const compute *how);
 double bench_machine_rate(bench_machine *machine);  /* one measurement: flops or bytes per second */
 void bench_machine_destroy(bench_machine *machine); /* NULL is fine */
 
-/* One product of n x n matrices, if this build has BLIS. */
-int bench_sgemm_exists(void);
-double bench_sgemm_seconds(float *c, float *a, float *b, int64_t n, int threads);
+/* One product of n x n matrices, by the library of the backend; for the plain loops, by BLIS. Each
+ * thread has rows, or columns, of it. */
+int bench_sgemm_exists(const char *backend);
+double bench_sgemm_seconds(float *c, float *a, float *b, int64_t n, int threads, int by_columns);
 
 /* ---- values ------------------------------------------------------------------------------------ */
 

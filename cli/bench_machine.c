@@ -1,4 +1,4 @@
-/* What the machine can do at its best, measured without libmuon: matrix products by BLIS, and memory
+/* What the machine can do at its best, measured without libmuon: matrix products, and memory
  * by loops in the manner of STREAM. Bytes are those the loops read and write. */
 #include "bench.h"
 #include "tensors.h"
@@ -15,6 +15,7 @@ typedef float lanes __attribute__((vector_size(32), may_alias)); /* vector code 
 struct bench_machine {
     bench_limit limit;
     int threads;
+    int turn; /* how often it was measured: the two ways to multiply take turns */
     size_t bytes;
     float *block; /* three matrices, or memory to be cut into arrays */
 };
@@ -141,11 +142,11 @@ static double memory_rate(const bench_machine *m)
 
 /* ---- both -------------------------------------------------------------------------------------- */
 
-bench_machine *bench_machine_create(bench_limit limit, size_t bytes, int threads)
+bench_machine *bench_machine_create(bench_limit limit, size_t bytes, const compute *how)
 {
-    if (limit == BENCH_SGEMM && !bench_sgemm_exists()) return NULL;
+    if (limit == BENCH_SGEMM && !bench_sgemm_exists(how->backend)) return NULL;
     bench_machine *m = cli_alloc(1, sizeof *m);
-    *m = (bench_machine){.limit = limit, .threads = threads};
+    *m = (bench_machine){.limit = limit, .threads = how->threads};
     if (limit == BENCH_SGEMM) {
         m->bytes = (size_t)3 * SIDE * SIDE * sizeof(float);
         m->block = tensors_alloc(m->bytes);
@@ -164,7 +165,7 @@ double bench_machine_rate(bench_machine *m)
     if (m->limit != BENCH_SGEMM) return memory_rate(m);
     const size_t size = (size_t)SIDE * SIDE;
     float *a = m->block, *b = a + size, *c = b + size;
-    return 2.0 * SIDE * SIDE * SIDE / bench_sgemm_seconds(c, a, b, SIDE, m->threads);
+    return 2.0 * SIDE * SIDE * SIDE / bench_sgemm_seconds(c, a, b, SIDE, m->threads, m->turn++ % 2);
 }
 
 void bench_machine_destroy(bench_machine *m)

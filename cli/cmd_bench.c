@@ -229,7 +229,7 @@ static int bench(const char *text)
     if (own) return own->run(text, rest);
     DO(find_kind(text, &rest)->create(&problem, rest, &how));
     if (isatty(STDERR_FILENO)) fprintf(stderr, "%s ...\n", text);
-    bench_machine *machine = bench_machine_create(problem->limit, problem->bytes, how.threads);
+    bench_machine *machine = bench_machine_create(problem->limit, problem->bytes, &how);
     int code = measure(problem, machine, &best);
     bench_machine_destroy(machine);
     if (code == CLI_DONE) (as_table ? print_row : print_json)(text, problem, &best);
@@ -280,8 +280,8 @@ const command cmd_bench = {
     .operands = "[PROBLEM...]",
     .most_operands = -1,
     .about =
-        "Runs each problem in turns with the machine's own best: matrix products of BLIS at 2048 "
-        "cubed, or loops over memory. Prints a line of JSON for each: problem, seconds, rate "
+        "Runs each problem in turns with the machine's own best: matrix products of its BLAS at "
+        "2048 cubed, or loops over memory. Prints a line of JSON for each: problem, seconds, rate "
         "(useful GFLOP/s or GB/s), peak (the machine's rate, null if unknown), ratio, threads, "
         "unit, algorithm, best_of, verified, and what computed: cpu, backend, version, kernels. "
         "What was timed is verified; a wrong result ends the "

@@ -297,10 +297,10 @@ $ muonctl bench --help
 Usage: muonctl bench [PROBLEM...] [--repeat N] [--min-time S] [--dir DIR]
        [--ram-budget SIZE] [--table] [--list] [--threads N] [--backend NAME]
 
-Runs each problem in turns with the machine's own best: matrix products of BLIS
-at 2048 cubed, or loops over memory. Prints a line of JSON for each: problem,
-seconds, rate (useful GFLOP/s or GB/s), peak (the machine's rate, null if
-unknown), ratio, threads, unit, algorithm, best_of, verified, and what
+Runs each problem in turns with the machine's own best: matrix products of its
+BLAS at 2048 cubed, or loops over memory. Prints a line of JSON for each:
+problem, seconds, rate (useful GFLOP/s or GB/s), peak (the machine's rate, null
+if unknown), ratio, threads, unit, algorithm, best_of, verified, and what
 computed: cpu, backend, version, kernels. What was timed is verified; a wrong
 result ends the run with exit code 1. Under mpirun, ranks:MODEL compares a step
 on all ranks with the same step on one of them; save:MODEL compares a
