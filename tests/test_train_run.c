@@ -151,11 +151,11 @@ static void the_record_has_every_step_of_every_rank(void **state)
     assert_string_equal(r->label, "Muon");
     assert_non_null(strstr(r->description, "2 ranks"));
     assert_non_null(strstr(r->description, "ep 2"));
-    double before = 0;
+    double before = 0; /* rank 0's beginning; the slowest rank may have begun earlier, so steps overlap */
     for (size_t i = 0; i < 5; i++) {
         const train_step *step = &r->steps[i];
         assert_int_equal(step->step, i + 1);
-        assert_true(step->begin >= before && step->seconds > 0);
+        assert_true(step->begin > before && step->seconds > 0);
         assert_true(step->grad_norm > 0 && step->update_rms > 0 && step->max_logit > 0);
         assert_true(step->balance > 0.5 && step->model_flops > 0);
         assert_true(step->clip_coef > 0 && step->clip_coef <= 1);
@@ -167,7 +167,7 @@ static void the_record_has_every_step_of_every_rank(void **state)
             assert_true(step->phase_max[MUON_PHASE_ORTHO] >= mine->phase[MUON_PHASE_ORTHO]);
             assert_true(step->phase_min[MUON_PHASE_ORTHO] <= mine->phase[MUON_PHASE_ORTHO]);
         }
-        before = step->begin + step->seconds;
+        before = step->begin;
     }
     assert_true(r->ranks[0].matrices > 0 && r->ranks[1].matrices > 0);
     assert_true(r->ranks[0].bytes_sent > 0 && r->ranks[1].model_seconds > 0);
