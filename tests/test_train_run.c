@@ -151,7 +151,8 @@ static void the_record_has_every_step_of_every_rank(void **state)
     assert_string_equal(r->label, "Muon");
     assert_non_null(strstr(r->description, "2 ranks"));
     assert_non_null(strstr(r->description, "ep 2"));
-    double before = 0; /* rank 0's beginning; the slowest rank may have begun earlier, so steps overlap */
+    double before =
+        0; /* rank 0's beginning; the slowest rank may have begun earlier, so steps overlap */
     for (size_t i = 0; i < 5; i++) {
         const train_step *step = &r->steps[i];
         assert_int_equal(step->step, i + 1);
