@@ -40,7 +40,8 @@ static int find_rates(double *each, int64_t *in_node, const muon_machine *m, con
     for (size_t k = 0; k < g->nseats; k++) {
         if (replica >= muon__seat_replicas(g, k)) continue;
         int rank = muon__seat_rank(g, k, replica);
-        double near = (double)(in_node[rank / m->ranks_per_node] - 1);
+        int64_t node = rank / m->ranks_per_node;
+        double near = (double)(in_node[node] - 1);
         double same_node = ranks > 1 ? near / (double)(ranks - 1) : 1;
         each[rank] = same_node / m->node_bandwidth + (1 - same_node) / m->bandwidth;
     }

@@ -48,6 +48,7 @@ typedef struct choice {
 
 static muon_status choose(choice *c, candidates *all)
 {
+    assert(all->is_one || (all->steps && all->left > 0));
     c->step = all->is_one ? -1 : all->steps[--all->left];
     int n = snprintf(c->path, sizeof c->path, "%s%s%s", all->path, all->is_one ? "" : "/",
                      all->is_one ? "" : muon__checkpoint_name(c->step).text);

@@ -47,7 +47,7 @@ static void compare_custom(const muon_opt *opt, const muon_group *now, const cha
     }
     for (int i = 0; i < n; i++) {
         const double *a = now->custom[i], *b = saved[i];
-        if (memcmp(a, b, sizeof saved[i]) == 0) continue;
+        if (a[0] == b[0] && a[1] == b[1] && a[2] == b[2]) continue;
         muon__opt_log(opt, MUON_LOG_WARN,
                       "%s: custom[%d] is (%.9g, %.9g, %.9g), was (%.9g, %.9g, %.9g) when the "
                       "checkpoint was saved",

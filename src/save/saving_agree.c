@@ -4,6 +4,7 @@
 #include "save/saving.h"
 #include "step/agree_block.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -114,6 +115,7 @@ muon_status muon__saving_agree(muon_opt *opt, const saving *s, muon_status statu
     same pair;
     TRY(muon__together_same(opt, status, digest, stage, &pair));
     if (pair.other < 0) return MUON_OK;
+    assert(s); /* without one, status is a failure, and all ranks have returned it */
     status = find(muon__agree_question(opt->agreement), s, stage);
     if (muon__opt_is_parting(status)) muon__opt_break(opt, status, NULL);
     return status;

@@ -185,9 +185,11 @@ void muon__opt_destroy(muon_opt *opt)
     size_t kept = muon__reference_destroy(opt);
     kept += muon__agree_destroy(opt->agreement);
     kept += muon__comm_free(&opt->comm, opt->workspace.base, opt->workspace.size);
-    if (opt->plan) muon__opt_say_kept(opt, "muon_destroy", kept);
-    for (size_t i = 0; opt->groups && i < opt->plan->ngroups; i++)
-        muon__plan_free_group(&opt->groups[i]);
+    if (opt->plan) { /* before it there is nothing that needs it */
+        muon__opt_say_kept(opt, "muon_destroy", kept);
+        for (size_t i = 0; opt->groups && i < opt->plan->ngroups; i++)
+            muon__plan_free_group(&opt->groups[i]);
+    }
     muon__offload_destroy(opt);
     muon__region_release(&opt->memory);
     free(opt->groups);

@@ -2,7 +2,7 @@
  *
  * A rank changes what it has, and then all of them hear how that went. If it failed on one, the others
  * go back to where they were. */
-#define _XOPEN_SOURCE 700 /* realpath */
+#define _GNU_SOURCE /* realpath */
 #include "base/mode.h"
 #include "base/versioned.h"
 #include "step/agree_block.h"
