@@ -7,8 +7,8 @@
 
 #include <time.h>
 
-static const double short_timeout = 2; /* seconds */
-static const double late_by = 5;
+static const double short_timeout = 4; /* seconds */
+static const double late_by = 9;
 
 enum { STEPS = 3 };
 
