@@ -91,13 +91,14 @@ typedef struct muon_load_args {
 
 MUON_API void muon_load_args_init(muon_load_args *args, size_t struct_size);
 
-/* Collective. path is one checkpoint's directory, or a root: then its newest one, and if that is damaged
- * see fall_back. *step (may be NULL) becomes its step. MUON_E_NO_CHECKPOINT on every rank: the root is
- * missing, empty, or has only what a killed save has left, so that training begins; a checkpoint that
- * was named and is missing, or a directory or marker that cannot be read, is MUON_E_IO. Names, shapes, dtypes and momentum forms are checked before anything changes:
- * the message lists what is missing, extra or does not fit, and the log all of it. A checksum that is
- * wrong, or a failing disk, is found only in reading: then state and weights are partly overwritten, and
- * muon_step is MUON_E_BROKEN until a muon_load of as much has succeeded. */
+/* Collective. path is one checkpoint's directory, or a root: then its newest one, and if that is
+ * damaged see fall_back. *step (may be NULL) becomes its step. MUON_E_NO_CHECKPOINT, on every rank:
+ * there is nothing to load yet, because the root is missing, empty, or has only what a killed save has
+ * left. A checkpoint that was named and is missing, or a directory or marker that cannot be read, is
+ * MUON_E_IO. Names, shapes, dtypes and momentum forms are checked before anything changes: the message
+ * lists what is missing, extra or does not fit, and the log all of it. A wrong checksum or a failing
+ * disk is found only in reading: then state and weights are partly overwritten, and muon_step is
+ * MUON_E_BROKEN until a muon_load of as much has succeeded. */
 MUON_API muon_status muon_load(muon_opt *opt, const char *path, const muon_load_args *args,
                                int64_t *step);
 
@@ -106,12 +107,12 @@ MUON_API muon_status muon_load(muon_opt *opt, const char *path, const muon_load_
 /* Not collective, and no optimizer is needed. */
 typedef struct muon_checkpoint muon_checkpoint;
 
-/* Steps of the complete checkpoints of a root. The last one is the newest: what was saved last, which a
- * load takes, and at which `latest` points. They ascend, unless a run has gone back: loaded an earlier one
- * and saved a smaller step than the newest. Then checkpoints of higher steps that were there before are
- * abandoned, and stand first; behind them, ascending, those that led to the newest. *steps is yours to free(); NULL if there is
- * none, as in a root that does not exist yet. What looks damaged from outside (no marker, a marker that does not fit its files) is not
- * listed. */
+/* Steps of the complete checkpoints of a root. The last one is the newest: it was saved last, a load
+ * takes it, and `latest` points at it. They ascend, unless a run has gone back: loaded an earlier
+ * checkpoint and saved a smaller step than the newest. Then those of higher steps that were there before
+ * are abandoned and come first; behind them, ascending, those that led to the newest. *steps is yours to
+ * free(); NULL if there is none, as in a root that does not exist yet. What looks damaged from outside
+ * (no marker, or one that does not fit its files) is not listed. */
 MUON_API muon_status muon_checkpoint_list(int64_t **steps, size_t *nsteps, const char *root);
 
 /* path: one checkpoint's directory, or a root: its newest complete one; MUON_E_NO_CHECKPOINT if there is

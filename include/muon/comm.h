@@ -29,9 +29,9 @@ typedef enum muon_direction { MUON_SEND, MUON_RECEIVE } muon_direction;
  * muon_comm_fail sets the message.
  *
  * After MUON_E_TIMEOUT or MUON_E_COMM batches are closed with messages under way, and a message that is
- * started later could meet one of those. So a muon_comm has then seen its day, on all ranks and for all
- * optimizers that share it: destroy them and make a new one. A transport should refuse to open and
- * start batches on it with MUON_E_COMM; libmuon_mpi does. */
+ * started later could meet one of those. So this muon_comm cannot be used any more, on any rank: destroy
+ * all optimizers that share it, and make a new one. A transport should refuse to open and start batches
+ * on it with MUON_E_COMM; libmuon_mpi does. */
 typedef struct muon_comm_ops {
     size_t struct_size;
     const char *name; /* "mpi" */
