@@ -50,7 +50,7 @@ static const option options[] = {
     {FLAG("list", o.list), .help = "print the named sizes"},
 
     {OPTION_FILE("data", o.settings.data, "any file; its last tenth is for validation"),
-     .standard = "this project's sources and documentation, which are built in"},
+     .standard = "libmuon's own sources and documentation, built in"},
     {WHOLE("steps", o.settings.schedule.steps, 1, MOST_STEPS), .help = "steps", .standard = "200"},
     {WHOLE("batch", o.settings.batch, 1, MOST_BATCH),
      .help = "sequences of a step, which all ranks share", .standard = "16"},

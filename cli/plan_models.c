@@ -15,7 +15,7 @@ int plan_models_open(plan_models *m, const char *path)
         DO(node_load(&m->root, path));
     } else {
         json_error_t error;
-        m->root = json_loadb((const char *)plan_models_data, plan_models_data_size,
+        m->root = json_loadb((const char *)model_shapes, (size_t)(model_shapes_end - model_shapes),
                              JSON_REJECT_DUPLICATES, &error);
         if (!m->root)
             return cli_fail("%s: line %d, column %d: %s", m->source, error.line, error.column,

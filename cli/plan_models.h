@@ -33,7 +33,6 @@ int plan_models_refuse(const plan_models *m, const char *name);
 int plan_models_load(plan_case *c, const plan_models *m, const char *name);
 
 /* data/model-shapes.json: plan_data.cmake makes these. */
-extern const unsigned char plan_models_data[];
-extern const size_t plan_models_data_size;
+extern const unsigned char model_shapes[], model_shapes_end[]; /* data/model-shapes.json */
 
 #endif

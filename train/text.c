@@ -64,8 +64,8 @@ static muon_status split(text *t, int64_t length, int context)
 
 muon_status text_open(text *t, const char *path, int context)
 {
-    int64_t length = text_corpus_end - text_corpus;
-    *t = (text){.name = path ? path : "built-in text", .bytes = text_corpus};
+    int64_t length = built_in_text_end - built_in_text;
+    *t = (text){.name = path ? path : "built-in text", .bytes = built_in_text};
     muon_status status = path ? read_file(t, path, &length) : MUON_OK;
     if (status == MUON_OK) status = split(t, length, context);
     if (status != MUON_OK) text_close(t);

@@ -34,8 +34,7 @@ void text_validation(const text *t, int64_t number, int64_t count, int context, 
 /* A number from a seed and two coordinates. */
 uint64_t text_draw(uint64_t seed, uint64_t a, uint64_t b);
 
-/* The built-in text: the documentation and sources of this project (corpus.c). */
-extern const uint8_t text_corpus[];
-extern const uint8_t text_corpus_end[];
+/* The built-in text (data/README.md). */
+extern const unsigned char built_in_text[], built_in_text_end[];
 
 #endif
