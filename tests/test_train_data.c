@@ -1,9 +1,9 @@
 /* test_train_data.c - what a run learns from, and how fast: the text, its sequences, the schedule, and the
  * text that a model writes. */
 #include "testlib.h"
-#include "train/sample.h"
-#include "train/schedule.h"
-#include "train/text.h"
+#include "train/model/sample.h"
+#include "train/run/schedule.h"
+#include "train/run/text.h"
 
 #include <math.h>
 #include <stdio.h>

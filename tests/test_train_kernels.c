@@ -1,11 +1,11 @@
 /* test_train_kernels.c - the parts a model is made of, each against plain loops in double. */
-#include "train/attend.h"
-#include "train/norm.h"
-#include "train/product.h"
-#include "train/rope.h"
-#include "train/route.h"
-#include "train/rows.h"
-#include "train/vector.h"
+#include "train/model/attend.h"
+#include "train/model/norm.h"
+#include "train/model/product.h"
+#include "train/model/rope.h"
+#include "train/model/route.h"
+#include "train/model/rows.h"
+#include "train/model/vector.h"
 
 #include "testlib.h"
 

@@ -4,8 +4,8 @@
  */
 #include "train_records.h"
 
-#include "train/report.h"
-#include "train/report_text.h"
+#include "train/report/report.h"
+#include "train/report/text.h"
 
 #include <errno.h>
 #include <stdio.h>

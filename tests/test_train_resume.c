@@ -1,7 +1,7 @@
 /* test_train_resume.c - what a run that goes on finds different from when it was saved, and what it reads
  * from the checkpoint besides tensors. */
-#include "train/metrics.h"
-#include "train/run_state.h"
+#include "train/run/metrics.h"
+#include "train/run/state.h"
 #include "train_saves.h"
 
 /* ---- what has changed --------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* test_train_run.c - training runs on one rank and on many: the same losses and weights, and a record of
  * all that happened. */
-#include "train/metrics.h"
-#include "train/spectrum.h"
+#include "train/run/metrics.h"
+#include "train/run/spectrum.h"
 #include "train_runs.h"
 
 #include <math.h>

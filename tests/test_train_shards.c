@@ -1,8 +1,8 @@
 /* test_train_shards.c - gradients onto shards and weights out of them, against plain sums, and the small
  * words that ranks exchange. */
 #include "ranks.h"
-#include "train/pieces.h"
-#include "train/shards.h"
+#include "train/run/pieces.h"
+#include "train/run/shards.h"
 
 #include <stdio.h>
 #include <stdlib.h>

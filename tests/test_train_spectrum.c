@@ -1,7 +1,7 @@
 /* test_train_spectrum.c - singular values of matrices that have known ones. */
 #include "testlib.h"
 
-#include "train/spectrum.h"
+#include "train/run/spectrum.h"
 
 #include <float.h>
 #include <math.h>

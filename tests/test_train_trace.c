@@ -1,7 +1,7 @@
 /* test_train_trace.c - the trace of a training run, read back as the viewers read it. */
 #include "train_records.h"
 
-#include "train/trace.h"
+#include "train/run/trace.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef TESTS_TRAIN_CASES_H
 #define TESTS_TRAIN_CASES_H
 
-#include "train/model.h"
+#include "train/model/model.h"
 
 typedef struct train_case {
     const char *name;

@@ -2,8 +2,8 @@
 #ifndef TESTS_TRAIN_RECORDS_H
 #define TESTS_TRAIN_RECORDS_H
 
-#include "train/record.h"
-#include "train/spectrum.h"
+#include "train/run/record.h"
+#include "train/run/spectrum.h"
 
 #include "testlib.h"
 

@@ -4,7 +4,7 @@
 #define TESTS_TRAIN_RUNS_H
 
 #include "ranks.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

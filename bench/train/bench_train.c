@@ -4,8 +4,8 @@
  *     bench_train [SIZE] [BATCH] [THREADS] [TURNS]        medium 16 0 5 */
 #include "base/clock.h"
 #include "base/pool.h"
-#include "train/blas.h"
-#include "train/model.h"
+#include "train/model/blas.h"
+#include "train/model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

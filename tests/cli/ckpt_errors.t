@@ -185,7 +185,7 @@ $ tensors save odd 3 muon.ngroups=1 muon.param.w=1 w.momentum_buffer:F32:2x2 && 
 ? 1
 
 # An import writes settings as words, which muonctl repeats: a new word of the library's has to be added
-# to cli/ckpt_group.c.
+# to cli/ckpt/group.c.
 $ for f in rule momentum_form momentum_dtype lr_mode coefficients algorithm eps_mode adam_eps_mode; do rm -rf odd && tensors save odd 1 muon.ngroups=1 muon.group.0.$f=? muon.param.w=0 w.momentum_buffer:F32:2x2 && muonctl ckpt export odd z --to torch 2>&1 | sed 's/.*: muon.group.0: //'; done
 rule '?' is unknown; known: muon, adamw, frozen
 momentum_form '?' is unknown; known: heavy_ball, ema

@@ -1,0 +1,88 @@
+/* bench.h - a problem is something to run, to rate against the machine's own best, and to verify.
+ *
+ * The driver (cmd_bench.c) runs problem and machine in turns, so that whatever else happens on the
+ * machine happens to both, and takes the best of each. */
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include "cli/core/compute.h"
+
+typedef struct bench_sample {
+    double seconds;
+    double work; /* useful flops, or bytes */
+} bench_sample;
+
+/* What a rate is compared with. */
+typedef enum bench_limit {
+    BENCH_SGEMM,  /* single-precision products of 2048 x 2048 matrices */
+    BENCH_STREAM, /* memory: reading and writing */
+    BENCH_READ    /* memory: reading only */
+} bench_limit;
+
+typedef struct bench_problem bench_problem;
+struct bench_problem {
+    bench_limit limit;
+    size_t bytes;          /* of memory that one run goes through, for the memory limits */
+    const char *algorithm; /* NULL: none */
+    int (*run)(bench_problem *, bench_sample *);
+    int (*verify)(bench_problem *); /* what the runs so far have computed */
+    void (*destroy)(bench_problem *);
+};
+
+typedef struct bench_kind {
+    const char *name;    /* before the ':' */
+    const char *grammar; /* "ns:[Bx]MxN" */
+    const char *help;
+    /* text is what follows the ':'. All problems of a run are checked before the first is created. */
+    int (*check)(const char *text);
+    int (*create)(bench_problem **out, const char *text, const compute *how);
+} bench_kind;
+
+extern const bench_kind bench_ns, bench_adamw, bench_momentum, bench_update, bench_norm, bench_step;
+
+/* ---- the machine's own best ------------------------------------------------------------------- */
+
+typedef struct bench_machine bench_machine;
+/* NULL if this build cannot measure the limit. */
+bench_machine *bench_machine_create(bench_limit limit, size_t bytes, const compute *how);
+double bench_machine_rate(bench_machine *machine);  /* one measurement: flops or bytes per second */
+void bench_machine_destroy(bench_machine *machine); /* NULL is fine */
+
+/* One product of n x n matrices, by the library of the backend; for the plain loops, by BLIS. Each
+ * thread has rows, or columns, of it. */
+int bench_sgemm_exists(const char *backend);
+double bench_sgemm_seconds(float *c, float *a, float *b, int64_t n, int threads, int by_columns);
+
+/* ---- values ------------------------------------------------------------------------------------ */
+
+/* Bell-shaped with mean 0 and deviation 1; element i of stream `seed`, whoever asks and whenever. */
+float bench_value(uint64_t seed, uint64_t i);
+void bench_fill(float *x, int64_t n, uint64_t seed, float scale);
+
+/* ---- verification ------------------------------------------------------------------------------ */
+
+/* A matrix whose orthogonal factor is known, and whether `o` is that factor. where: for the message. */
+void bench_matrix_fill(float *x, int64_t rows, int64_t cols, uint64_t seed);
+int bench_matrix_check(const float *o, int64_t rows, int64_t cols, uint64_t seed,
+                       const muon_group *settings, const char *where);
+
+/* Fails unless got is want, up to what rounding does to numbers of this scale in so many steps. */
+int bench_check_near(double got, double want, double scale, int steps, const char *what,
+                     int64_t index);
+
+/* decay^steps, and decay^0 + ... + decay^(steps - 1), where decay = 1 - lr weight_decay. */
+void bench_decay(const muon_group *group, int steps, double *power, double *sum);
+
+/* n weights that were filled from this seed with this scale. */
+typedef struct bench_weights {
+    int64_t n;
+    uint64_t seed;
+    float scale;
+} bench_weights;
+
+/* Whether AdamW got from there to `weight` with a gradient that was the same in every step: then the
+ * means, corrected for their start, are the gradient and its square, whatever the betas. */
+int bench_check_adamw(const float *weight, const float *grad, const bench_weights *start,
+                      const muon_group *group, int steps, const char *what);
+
+#endif

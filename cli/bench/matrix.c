@@ -1,0 +1,126 @@
+/* Matrices whose orthogonal factor is known.
+ *
+ * X = L D R, where D is diagonal and L and R are orthogonal: passes of plane rotations by 45 degrees
+ * with random signs, over neighbours at distance 1, 2, 4, ..., so that every element of X depends on
+ * all of D. Newton-Schulz computes p(X) for an odd polynomial p, and p(X) = L p(D) R, every element of
+ * it, in double precision and in less time than the product itself. p is asked of the reference
+ * backend, for each diagonal element d as the 2 x 2 matrix diag(d, r): its norm must be that of X. */
+#include "cli/bench/bench.h"
+#include "cli/core/tensors.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double tolerance = 1e-4; /* of the difference, in the Frobenius norm */
+
+/* From a 20th of the largest to the largest: no value so small that rounding X moves it. */
+static double diagonal(int64_t i, int64_t n)
+{
+    return 0.05 + 0.95 * ((double)i + 0.5) / (double)n;
+}
+
+static double sign(uint64_t seed, int64_t pass, int64_t i)
+{
+    return bench_value(seed + (uint64_t)pass, (uint64_t)i) < 0 ? -1 : 1;
+}
+
+/* Rotates vectors i and i + distance, i even when counted in distances; they are [vectors][length]. */
+static void rotate(double *x, int64_t vectors, int64_t length, int64_t distance, uint64_t seed)
+{
+    for (int64_t i = 0; i < vectors; i++) {
+        if ((i / distance) % 2 != 0 || i + distance >= vectors) continue;
+        double c = sqrt(0.5), s = c * sign(seed, distance, i);
+        double *a = x + i * length, *b = a + distance * length;
+        for (int64_t k = 0; k < length; k++) {
+            double u = a[k], v = b[k];
+            a[k] = c * u + s * v;
+            b[k] = c * v - s * u;
+        }
+    }
+}
+
+/* L diag(d) R as rows x cols doubles, for free. */
+static double *mix(const double *d, int64_t rows, int64_t cols, uint64_t seed)
+{
+    int64_t n = rows < cols ? rows : cols;
+    double *x = cli_alloc((size_t)(rows * cols), sizeof *x);
+    for (int64_t i = 0; i < n; i++)
+        x[i * cols + i] = d[i];
+    for (int64_t s = 1; s < cols; s *= 2)
+        for (int64_t i = 0; i < rows; i++)
+            rotate(x + i * cols, cols, 1, s, 2 * seed + 1);
+    for (int64_t s = 1; s < rows; s *= 2)
+        rotate(x, rows, cols, s, 2 * seed);
+    return x;
+}
+
+void bench_matrix_fill(float *x, int64_t rows, int64_t cols, uint64_t seed)
+{
+    int64_t n = rows < cols ? rows : cols;
+    double *d = cli_alloc((size_t)n, sizeof *d);
+    for (int64_t i = 0; i < n; i++)
+        d[i] = diagonal(i, n);
+    double *mixed = mix(d, rows, cols, seed);
+    for (int64_t i = 0; i < rows * cols; i++)
+        x[i] = (float)mixed[i];
+    free(mixed);
+    free(d);
+}
+
+/* p(d[i]) for every element of the diagonal. */
+static int evaluate(double *p, int64_t n, const muon_group *settings)
+{
+    double norm = 0;
+    for (int64_t i = 0; i < n; i++)
+        norm += diagonal(i, n) * diagonal(i, n);
+    float(*small)[4] = cli_alloc((size_t)n, sizeof *small);
+    for (int64_t i = 0; i < n; i++) {
+        double d = diagonal(i, n), rest = norm - d * d;
+        small[i][0] = (float)d;
+        small[i][3] = (float)sqrt(rest > 0 ? rest : 0);
+    }
+    muon_group standard = *settings;
+    standard.algorithm = MUON_ALGORITHM_STANDARD;
+    muon_ortho *ortho = NULL;
+    int code = CLI_DONE;
+    if (muon_ortho_create(&ortho, n, 2, 2, &standard, 1, "reference") != MUON_OK ||
+        muon_ortho_run(ortho, small[0], small[0]) != MUON_OK)
+        code = cli_fail_library();
+    for (int64_t i = 0; i < n; i++)
+        p[i] = (double)small[i][0];
+    muon_ortho_destroy(ortho);
+    free(small);
+    return code;
+}
+
+/* The matrix as a whole, and every element: one that is wrong drowns in the norm of a large matrix. */
+static int compare(const float *o, const double *want, int64_t n, const char *where)
+{
+    double error = 0, size = 0, worst = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double difference = (double)o[i] - want[i];
+        error += difference * difference;
+        size += want[i] * want[i];
+        if (!(fabs(difference) <= worst)) worst = fabs(difference); /* keeps a NaN */
+    }
+    error = sqrt(error / size);
+    worst /= sqrt(size / (double)n);
+    if (error <= tolerance && worst <= 10 * tolerance) return CLI_DONE; /* false for NaN */
+    return cli_fail("wrong result: %s is off by %.3g, and %.3g in one element; %g and %g are right",
+                    where, error, worst, tolerance, 10 * tolerance);
+}
+
+int bench_matrix_check(const float *o, int64_t rows, int64_t cols, uint64_t seed,
+                       const muon_group *settings, const char *where)
+{
+    int64_t n = rows < cols ? rows : cols;
+    double *p = cli_alloc((size_t)n, sizeof *p);
+    int code = evaluate(p, n, settings);
+    if (code == CLI_DONE) {
+        double *want = mix(p, rows, cols, seed);
+        code = compare(o, want, rows * cols, where);
+        free(want);
+    }
+    free(p);
+    return code;
+}

@@ -1,0 +1,42 @@
+/* ckpt_peers.h - what other optimizers call their state, and lists of parameters' names. */
+#ifndef CLI_CKPT_PEERS_H
+#define CLI_CKPT_PEERS_H
+
+#include "cli/core/cli.h"
+
+typedef struct ckpt_peer {
+    const char *name; /* of the preset, too */
+    const char *momentum, *first, *second;
+    const char *step, *step_dtype; /* of AdamW's parameters; Muon's have none */
+} ckpt_peer;
+
+/* CLI_MISUSE with all names if there is no such peer; option is the one that named it. */
+int ckpt_peer_find(const ckpt_peer **out, const char *option, const char *name);
+
+typedef enum ckpt_role {
+    ROLE_MOMENTUM, /* of Muon */
+    ROLE_FIRST,    /* the mean of gradients, of AdamW */
+    ROLE_SECOND,   /* the mean of their squares */
+    ROLE_STEP,
+    NROLES,
+    ROLE_EITHER,  /* momentum of Muon, or the first of AdamW if there is a second */
+    ROLE_DERIVED, /* of no use: it follows from the settings */
+    ROLE_UNKNOWN
+} ckpt_role;
+
+/* By what a state tensor's name ends with; any peer's words. */
+ckpt_role ckpt_role_of(const char *word);
+/* libmuon's own word: momentum_buffer, exp_avg, exp_avg_sq, step. */
+const char *ckpt_role_word(ckpt_role role);
+
+/* Names of parameters in the order in which an optimizer numbers them: one per line, or a JSON list. */
+typedef struct ckpt_names {
+    char **list;
+    size_t count;
+} ckpt_names;
+
+int ckpt_names_load(ckpt_names *out, const char *path);
+void ckpt_names_free(ckpt_names *names);
+int64_t ckpt_names_find(const ckpt_names *names, const char *name); /* or -1 */
+
+#endif

@@ -1,9 +1,0 @@
-/* commands.h - the commands of muonctl, each in its own file. */
-#ifndef CLI_COMMANDS_H
-#define CLI_COMMANDS_H
-
-#include "options.h"
-
-extern const command cmd_ortho, cmd_step, cmd_explain, cmd_plan, cmd_train, cmd_ckpt, cmd_bench;
-
-#endif

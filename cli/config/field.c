@@ -1,0 +1,43 @@
+#include "cli/config/field.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char list_set[] = "custom";
+
+/* From "you, cans, custom [you]" to "you, cans [you]". */
+static void leave_out_list(char *text)
+{
+    char *at = strstr(text, ", custom");
+    if (!at) return;
+    char *rest = at + strlen(", custom");
+    memmove(at, rest, strlen(rest) + 1);
+}
+
+int field_set(muon_group *group, const char *field, const char *value, const char *subject)
+{
+    char text[1024];
+    if (strcmp(field, "coefficients") == 0 && strcmp(value, list_set) == 0)
+        return cli_misuse("%scustom coefficients are a list, which only a config file can have",
+                          subject);
+    if (muon_group_set(group, field, value) == MUON_OK) return CLI_DONE;
+    snprintf(text, sizeof text, "%s", muon_last_error());
+    leave_out_list(text);
+    return cli_misuse("%s%s", subject, text);
+}
+
+/* The library's line for a field reads "muon: what it is [default]". */
+void field_describe(const char *field, char *text, size_t size)
+{
+    const char *name, *help = "";
+    size_t i = 0;
+    while ((name = muon_group_field(i, &help)) && strcmp(name, field) != 0)
+        i++;
+    if (strncmp(help, "muon: ", 6) == 0) help += 6;
+    const char *bracket = strrchr(help, '[');
+    if (bracket)
+        snprintf(text, size, "%.*s[default: %s", (int)(bracket - help), help, bracket + 1);
+    else
+        snprintf(text, size, "%s", help);
+    leave_out_list(text);
+}

@@ -1,0 +1,25 @@
+/* report.h - the result of a step, for people and for programs. */
+#ifndef CLI_REPORT_H
+#define CLI_REPORT_H
+
+#include "cli/core/cli.h"
+
+#include <jansson.h>
+
+/* Of all ranks together. */
+typedef struct report_ranks {
+    int ranks;
+    int64_t messages, message_bytes;
+} report_ranks;
+
+/* A table on stdout. clip: the config whose QK-clip took part, or NULL. */
+void report_text(const muon_result *result, const muon_config *clip, const report_ranks *all);
+/* One line of JSON on stdout. */
+void report_json(const muon_result *result, int threads, const report_ranks *all);
+
+/* A number, or null for what JSON has no number for. */
+json_t *report_number(double value);
+/* Prints and releases the object as one line. */
+void report_line(json_t *object);
+
+#endif

@@ -1,0 +1,43 @@
+/* step_data.h - the tensors of `muonctl step`: where they come from and where they go. */
+#ifndef CLI_STEP_DATA_H
+#define CLI_STEP_DATA_H
+
+#include "cli/config/config.h"
+#include "cli/core/outputs.h"
+#include "cli/step/shards.h"
+
+typedef struct step_data {
+    config cfg;
+    files params;          /* open while cfg is in use: names are borrowed from them */
+    files gradients;       /* open until they are read */
+    int64_t *grad_at;      /* [nparams] where in `gradients`, or -1 */
+    shards parts;          /* what this rank has of them; after step_data_read */
+    void **weights;        /* [nparams] as they are in the file; NULL if frozen */
+    void **grads;          /* [nparams], NULL where there is none */
+    void **copies;         /* [nparams], NULL where none is asked for */
+    float **logits;        /* [nattention], NULL without --max-logits */
+    muon_buffers *buffers; /* [nparams], pointing to the above */
+} step_data;
+
+/* Reads the config for the params files and what there is of gradients, but no elements; sets
+ * grad_dtype of every parameter. On failure step_data_close must still be called, as it must after
+ * success. */
+int step_data_open(step_data *data, const char *config_path, const char *params_path,
+                   const char *grads_path);
+int step_data_read_logits(step_data *data, const char *path);
+/* Reads this rank's part of all elements, by the optimizer's plan. */
+int step_data_read(step_data *data, const muon_plan *plan);
+void step_data_close(step_data *data);
+
+/* The names of several files of weights must do for the results, too. */
+int step_data_check_names(const step_data *data);
+/* params.safetensors, or the files of weights by their names and an index; and copy.safetensors if
+ * copies are configured. Collective: rank 0 writes, and the result is the same on every rank. */
+int step_data_write(const step_data *data, outputs *out);
+
+/* The optimizer's state from and to a file, as above. Names, shapes and dtypes must be the
+ * optimizer's own, all of them and no others. */
+int step_state_read(muon_opt *opt, const step_data *data, const char *path);
+int step_state_write(muon_opt *opt, const step_data *data, outputs *out);
+
+#endif
