@@ -6,7 +6,7 @@
 #include "testlib.h"
 
 #include "base/crc32c.h"
-#include "io/checkpoint_dir.h"
+#include "io/checkpoint/dir.h"
 #include "muon/checkpoint.h"
 
 #include <dirent.h>

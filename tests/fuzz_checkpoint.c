@@ -7,8 +7,8 @@
 #include "fuzz.h"
 
 #include "base/crc32c.h"
-#include "io/checkpoint_files.h"
-#include "io/checkpoint_opened.h"
+#include "io/checkpoint/files.h"
+#include "io/checkpoint/opened.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* fuzz_safetensors.c - any bytes as a file: refused with a message, or all of it can be read. */
 #include "fuzz.h"
 
-#include "io/safetensors_header.h"
+#include "io/safetensors/header.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/layout.h"
+#include "plan/layout/layout.h"
 
 enum { MOST_RANKS = 32, MOST_ELEMENTS = 4096 };
 

@@ -1,8 +1,8 @@
 /* test_checkpoint_files.c - which tensor goes to which file of a checkpoint, and what heads say. */
 #include "testlib.h"
 
-#include "io/checkpoint_files.h"
-#include "io/safetensors_header.h"
+#include "io/checkpoint/files.h"
+#include "io/safetensors/header.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -2,7 +2,7 @@
  * is named; or only the bytes of a tensor are wrong, and then verifying names the tensor. */
 #include "checkpoint_case.h"
 
-#include "io/safetensors_header.h"
+#include "io/safetensors/header.h"
 
 #define FIRST  "optimizer-00001-of-00002.safetensors"
 #define SECOND "optimizer-00002-of-00002.safetensors"

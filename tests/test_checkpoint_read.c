@@ -1,7 +1,7 @@
 /* test_checkpoint_read.c - looking into a checkpoint: what it has, and its bytes. */
 #include "checkpoint_case.h"
 
-#include "io/checkpoint_opened.h"
+#include "io/checkpoint/opened.h"
 
 #include <sys/resource.h>
 

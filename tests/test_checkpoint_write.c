@@ -1,7 +1,7 @@
 /* test_checkpoint_write.c - a checkpoint out of a callback: all of it, or nothing. */
 #include "checkpoint_case.h"
 
-#include "io/checkpoint_files.h"
+#include "io/checkpoint/files.h"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -5,7 +5,7 @@
  * of the box. */
 #include "layout_oracle.h"
 
-#include "plan/fold.h"
+#include "plan/layout/fold.h"
 
 enum { MOST_PATCHES = 512 };
 

@@ -4,7 +4,7 @@
  * on paper. */
 #include "layout_oracle.h"
 
-#include "plan/layout_parts.h"
+#include "plan/layout/parts.h"
 
 typedef struct sharding {
     muon_mesh mesh;

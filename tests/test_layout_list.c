@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "plan/layout_parts.h"
+#include "plan/layout/parts.h"
 
 enum { MOST_BOXES = 256 };
 

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "plan/route.h"
-#include "plan/waves.h"
+#include "plan/route/route.h"
+#include "plan/route/waves.h"
 
 /* ---- slots and order --------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "plan/route.h"
+#include "plan/route/route.h"
 
 /* ---- what the dispatcher reaches --------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* test_safetensors.c - what is written is read back, bit by bit. */
 #include "safetensors_files.h"
 
-#include "io/safetensors_header.h"
+#include "io/safetensors/header.h"
 
 #include <math.h>
 

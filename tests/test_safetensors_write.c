@@ -2,7 +2,7 @@
 #include "safetensors_files.h"
 
 #include "io/replace.h"
-#include "io/safetensors_header.h"
+#include "io/safetensors/header.h"
 
 #include <jansson.h>
 #include <pthread.h>

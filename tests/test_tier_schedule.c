@@ -1,5 +1,5 @@
 /* test_tier_schedule.c - what is decided before the first stage: visits, what they take, what stays. */
-#include "io/tier_parts.h"
+#include "io/tier/parts.h"
 #include "testlib.h"
 
 #include <stdlib.h>

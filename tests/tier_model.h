@@ -3,7 +3,7 @@
 #ifndef TESTS_TIER_MODEL_H
 #define TESTS_TIER_MODEL_H
 
-#include "io/tier.h"
+#include "io/tier/tier.h"
 #include "testlib.h"
 
 #include <stdlib.h>

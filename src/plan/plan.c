@@ -4,7 +4,7 @@
 #include "base/mode.h"
 #include "base/versioned.h"
 #include "muon/comm.h"
-#include "plan/predict.h"
+#include "plan/predict/predict.h"
 #include "rule/config.h"
 #include "rule/group.h"
 

@@ -10,8 +10,8 @@
 
 #include "matrix/matrix.h"
 #include "ns/newton_schulz.h"
-#include "plan/fold.h"
-#include "plan/layout.h"
+#include "plan/layout/fold.h"
+#include "plan/layout/layout.h"
 
 typedef struct plan_param {
     char *name;

@@ -1,7 +1,7 @@
 /* Loading: choose the checkpoint together, check that it fits, then read. */
 #include "base/mode.h"
 #include "base/versioned.h"
-#include "io/checkpoint_dir.h"
+#include "io/checkpoint/dir.h"
 #include "save/loading.h"
 
 #include <assert.h>

@@ -2,7 +2,7 @@
 
 #include "base/bf16.h"
 #include "base/crc32c.h"
-#include "io/safetensors_read.h"
+#include "io/safetensors/read.h"
 #include "plan/digest.h"
 #include "save/units.h"
 

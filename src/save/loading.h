@@ -2,7 +2,7 @@
 #ifndef SAVE_LOADING_H
 #define SAVE_LOADING_H
 
-#include "io/checkpoint_read.h"
+#include "io/checkpoint/read.h"
 #include "save/fit.h"
 #include "save/metadata.h"
 #include "save/stripes.h"

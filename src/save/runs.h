@@ -8,7 +8,7 @@
 #ifndef SAVE_RUNS_H
 #define SAVE_RUNS_H
 
-#include "plan/layout.h"
+#include "plan/layout/layout.h"
 
 typedef struct runs {
     int64_t shape[MUON_MAX_DIMS];

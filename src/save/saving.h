@@ -2,7 +2,7 @@
 #ifndef SAVE_SAVING_H
 #define SAVE_SAVING_H
 
-#include "io/checkpoint_write.h"
+#include "io/checkpoint/write.h"
 #include "save/metadata.h"
 #include "save/stripes.h"
 #include "save/together.h"

@@ -8,8 +8,8 @@
 
 #include "base/memory.h"
 #include "base/sumsq.h"
-#include "io/tier.h"
-#include "plan/route.h"
+#include "io/tier/tier.h"
+#include "plan/route/route.h"
 #include "rule/qk_clip.h"
 #include "step/agree.h"
 

@@ -1,0 +1,263 @@
+/* The dispatcher: which rank orthogonalizes which matrix.
+ *
+ * Matrices are taken by cost, the costliest first (LPT). One that a few ranks hold stays with one of
+ * them as long as that rank's load keeps within a target; beyond it, it goes to the least loaded rank of
+ * the node or of all, if that helps although its elements have to travel. One that many hold goes to
+ * the least loaded rank. A loose target moves little, a tight one balances well: several are tried,
+ * and a smaller makespan has to be worth its bytes. All of it is arithmetic on what every
+ * rank knows, in an order that every rank follows, so every rank comes to the same owners. */
+#include "plan/dispatch/dispatch.h"
+
+#include "base/memory.h"
+#include "plan/dispatch/tree.h"
+#include "plan/predict/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Times the lower bound. The ends first: if the loosest is good enough, nothing moves without need; if
+ * the tightest is, no other is much better. */
+static const double TARGETS[] = {4, 1, 1.04, 1.1, 1.3, 2};
+/* A makespan this much smaller is worth more bytes. */
+static const double WORTH_IT = 0.01;
+/* Among holders: seconds of messages against seconds of load. */
+static const double BYTES_WEIGHT = 8;
+/* Where messages take longer than work, work still counts a little. */
+static const double WORK_WEIGHT = 1.0 / 64;
+
+/* An assignment of owners and what comes of it. */
+typedef struct outcome {
+    int32_t *owner; /* [nitems] */
+    double makespan;
+    int64_t bytes_max, bytes_mean;
+} outcome;
+
+typedef struct dispatch {
+    muon_plan *plan;
+    cost_model model;
+    load_tree tree;
+    rank_load *load; /* [nranks] */
+    cost_order order;
+    int64_t *owned;        /* [nranks] of the bucket in work */
+    unsigned char *closed; /* [nranks] has as many of them as it may */
+    double bound;          /* no assignment has a smaller makespan */
+} dispatch;
+
+/* ---- One assignment */
+
+static double pressure_of(const rank_load *l)
+{
+    return muon__load_seconds(l) + WORK_WEIGHT * l->work;
+}
+
+static void refresh(dispatch *d, int rank)
+{
+    muon__load_tree_set(&d->tree, rank, d->closed[rank] ? HUGE_VAL : pressure_of(&d->load[rank]));
+}
+
+typedef struct candidate {
+    int rank;
+    rank_load cost;                  /* of being the owner */
+    double load, pressure, messages; /* seconds, if it were */
+} candidate;
+
+static candidate consider(const dispatch *d, int rank, rank_load cost)
+{
+    candidate c = {.rank = rank, .cost = cost};
+    rank_load after = d->load[rank];
+    muon__load_add(&after, &cost);
+    c.load = muon__load_seconds(&after);
+    c.pressure = pressure_of(&after);
+    c.messages = cost.in > cost.out ? cost.in : cost.out;
+    return c;
+}
+
+static candidate consider_any(const dispatch *d, size_t item, int rank)
+{
+    return consider(d, rank, muon__cost_of_owner(&d->model, item, rank));
+}
+
+static candidate consider_holder(const dispatch *d, size_t item, uint32_t i)
+{
+    const holding_row *row = &d->model.rows[d->model.row_of[item]];
+    return consider(d, d->model.holdings[row->first + i].rank,
+                    muon__cost_of_keeper(&d->model, item, i));
+}
+
+static candidate choose_holder(const dispatch *d, size_t item, double target)
+{
+    const holding_row *row = &d->model.rows[d->model.row_of[item]];
+    candidate best = consider_holder(d, item, 0);
+    for (uint32_t i = 1; i < row->n; i++) {
+        candidate c = consider_holder(d, item, i);
+        if (c.pressure + BYTES_WEIGHT * c.messages < best.pressure + BYTES_WEIGHT * best.messages)
+            best = c;
+    }
+    if (best.load <= target) return best;
+    int64_t per_node = d->plan->config.machine.ranks_per_node;
+    int64_t begin = best.rank / per_node * per_node, end = begin + per_node;
+    if (end > d->plan->nranks) end = d->plan->nranks;
+    const int others[] = {muon__load_tree_least_of(&d->tree, (int)begin, (int)end),
+                          muon__load_tree_least(&d->tree)};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        candidate c = consider_any(d, item, others[i]);
+        if (c.pressure + c.messages < best.pressure + best.messages) best = c;
+    }
+    return best;
+}
+
+static void place(dispatch *d, size_t item, const candidate *owner)
+{
+    const holding_row *row = &d->model.rows[d->model.row_of[item]];
+    muon__load_add(&d->load[owner->rank], &owner->cost);
+    refresh(d, owner->rank);
+    for (uint32_t i = 0; i < row->n; i++) {
+        int holder = d->model.holdings[row->first + i].rank;
+        if (holder == owner->rank) continue;
+        rank_load cost = muon__cost_of_holder(&d->model, item, owner->rank, i);
+        muon__load_add(&d->load[holder], &cost);
+        refresh(d, holder);
+    }
+}
+
+static void reopen(dispatch *d)
+{
+    memset(d->owned, 0, (size_t)d->plan->nranks * sizeof *d->owned);
+    for (int r = 0; r < d->plan->nranks; r++) {
+        if (!d->closed[r]) continue;
+        d->closed[r] = 0;
+        refresh(d, r);
+    }
+}
+
+/* With `even`, a rank gets no more matrices of a cost than an equal share of each shape, so that a rank
+ * which lacks a costly one is not given a crowd of cheap ones, which have more bytes for their work. */
+static void assign(dispatch *d, outcome *out, double target, int even)
+{
+    memcpy(d->load, d->model.base, (size_t)d->plan->nranks * sizeof *d->load);
+    for (int r = 0; r < d->plan->nranks; r++)
+        d->tree.load[r] = pressure_of(&d->load[r]);
+    muon__load_tree_reset(&d->tree, d->tree.load);
+    const cost_order *order = &d->order;
+    for (size_t b = 0; b < order->nbuckets; b++) {
+        for (size_t i = order->bucket[b]; i < order->bucket[b + 1]; i++) {
+            size_t item = order->items[i];
+            int few = d->model.rows[d->model.row_of[item]].n > 0;
+            candidate owner = few ? choose_holder(d, item, target)
+                                  : consider_any(d, item, muon__load_tree_least(&d->tree));
+            out->owner[item] = owner.rank;
+            if (even && ++d->owned[owner.rank] >= order->even[b]) d->closed[owner.rank] = 1;
+            place(d, item, &owner);
+        }
+        if (even) reopen(d);
+    }
+    out->makespan = 0;
+    out->bytes_max = 0;
+    int64_t sum = 0;
+    for (int r = 0; r < d->plan->nranks; r++) {
+        double seconds = muon__load_seconds(&d->load[r]);
+        if (seconds > out->makespan) out->makespan = seconds;
+        if (d->load[r].bytes > out->bytes_max) out->bytes_max = d->load[r].bytes;
+        sum += d->load[r].bytes;
+    }
+    out->bytes_mean = sum / d->plan->nranks;
+}
+
+/* ---- The best of several */
+
+static int is_better(const outcome *a, const outcome *b, int64_t cap)
+{
+    int a_fits = a->bytes_max <= cap, b_fits = b->bytes_max <= cap;
+    if (a_fits != b_fits) return a_fits;
+    if (a->makespan < b->makespan * (1 - WORTH_IT)) return 1;
+    return a->makespan <= b->makespan * (1 + WORTH_IT) && a->bytes_max < b->bytes_max;
+}
+
+static void try_targets(dispatch *d, outcome *best, outcome *next, int64_t cap, int even)
+{
+    double loosest = 0;
+    for (size_t i = 0; i < sizeof TARGETS / sizeof *TARGETS; i++) {
+        if (i > 0 && TARGETS[i] * d->bound >= loosest) return; /* it would be the same again */
+        assign(d, next, TARGETS[i] * d->bound, even);
+        if (i == 0) loosest = next->makespan;
+        if (is_better(next, best, cap)) {
+            outcome swapped = *best;
+            *best = *next;
+            *next = swapped;
+        }
+        if (best->bytes_max <= cap && best->makespan <= d->bound * (1 + WORTH_IT)) return;
+    }
+}
+
+static void find_bound(dispatch *d)
+{
+    double sum = 0, largest = 0;
+    for (size_t i = 0; i < (size_t)d->plan->cost.matrices; i++) {
+        double work = d->model.work[d->plan->items[d->plan->matrix_item[i]].class];
+        sum += work;
+        if (work > largest) largest = work;
+    }
+    d->bound = sum / d->plan->nranks > largest ? sum / d->plan->nranks : largest;
+}
+
+static muon_status run(dispatch *d, outcome *best, outcome *next)
+{
+    muon_plan *plan = d->plan;
+    size_t nranks = (size_t)plan->nranks;
+    TRY(muon__cost_model_create(&d->model, plan));
+    TRY(muon__load_tree_create(&d->tree, plan->nranks, plan->config.machine.ranks_per_node));
+    TRY(CALLOC(&d->load, nranks, "loads"));
+    TRY(CALLOC(&d->owned, nranks, "loads"));
+    TRY(CALLOC(&d->closed, nranks, "loads"));
+    TRY(CALLOC(&best->owner, plan->nitems, "owners"));
+    TRY(CALLOC(&next->owner, plan->nitems, "owners"));
+    TRY(muon__cost_order_create(&d->order, plan));
+    find_bound(d);
+    muon_scheme padded;
+    TRY(muon__predict_padded(&padded, plan, &d->model.patterns));
+    best->makespan = HUGE_VAL;
+    best->bytes_max = INT64_MAX;
+    try_targets(d, best, next, INT64_MAX, 0);
+    /* Where tensors are whole on a rank, that scheme moves nothing and leaves the work as it lies: then
+     * its bytes are no measure. */
+    if (best->bytes_max > padded.bytes_max && best->bytes_mean <= padded.bytes_max)
+        try_targets(d, best, next, padded.bytes_max, 1);
+    TRY(muon__dispatch_small(best->owner, plan, &d->model.patterns, &d->order));
+    for (size_t i = 0; i < (size_t)plan->cost.matrices; i++)
+        plan->items[plan->matrix_item[i]].owner = best->owner[plan->matrix_item[i]];
+    return MUON_OK;
+}
+
+static muon_status count_flops(muon_plan *plan)
+{
+    for (size_t i = 0; i < plan->nclasses; i++) {
+        plan_class *class = &plan->classes[i];
+        ns_plan ns;
+        TRY(muon__plan_class_ns(&ns, class, &plan->groups[class->group]));
+        class->flops = muon__ns_flops(&ns);
+    }
+    for (size_t i = 0; i < (size_t)plan->cost.matrices; i++)
+        plan->cost.flops += plan->classes[plan->items[plan->matrix_item[i]].class].flops;
+    return MUON_OK;
+}
+
+muon_status muon__plan_choose_owners(muon_plan *plan)
+{
+    TRY(count_flops(plan));
+    for (size_t i = 0; i < plan->nitems; i++)
+        plan->items[i].owner = plan->items[i].class == PLAN_IDLE ? -1 : 0;
+    if (plan->nranks == 1) return MUON_OK;
+    dispatch d = {.plan = plan};
+    outcome best = {0}, next = {0};
+    muon_status status = run(&d, &best, &next);
+    muon__cost_model_destroy(&d.model);
+    muon__load_tree_destroy(&d.tree);
+    muon__cost_order_destroy(&d.order);
+    free(d.load);
+    free(d.owned);
+    free(d.closed);
+    free(best.owner);
+    free(next.owner);
+    return status;
+}

@@ -1,0 +1,144 @@
+#include "plan/dispatch/makespan.h"
+
+#include "base/memory.h"
+#include "plan/route/waves.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- One rank */
+
+static double seconds(const muon_machine *m, int64_t bytes, int64_t near)
+{
+    return (double)near / m->node_bandwidth + (double)(bytes - near) / m->bandwidth;
+}
+
+/* What a rank has to wait for because no work is there to hide it: the gather of its first wave that
+ * needs one, and the scatter of its last. */
+static double fill_seconds(const traffic *t, const muon_machine *m, size_t rank)
+{
+    double fill = 0, work = 0;
+    for (size_t w = 0; w < t->nwaves; w++) {
+        const wave_traffic *at = muon__traffic_at(t, rank, w);
+        double gather = seconds(m, at->gather_received, at->gather_received_near);
+        if (gather > work) fill += gather - work;
+        if (gather > 0) break;
+        work += at->flops / m->flops;
+    }
+    work = 0;
+    for (size_t w = t->nwaves; w-- > 0;) {
+        const wave_traffic *at = muon__traffic_at(t, rank, w);
+        double scatter = seconds(m, at->scatter_sent, at->scatter_sent_near);
+        if (scatter > work) fill += scatter - work;
+        if (scatter > 0) break;
+        work += at->flops / m->flops;
+    }
+    return fill;
+}
+
+rank_sum muon__makespan_of_rank(const traffic *t, const muon_machine *m, size_t rank)
+{
+    rank_sum sum = {0};
+    int64_t sent_near = 0, received_near = 0;
+    for (size_t w = 0; w < t->nwaves; w++) {
+        const wave_traffic *at = muon__traffic_at(t, rank, w);
+        sum.matrices += at->matrices;
+        sum.work += at->flops / m->flops;
+        sum.sent += at->gather_sent + at->scatter_sent;
+        sum.received += at->gather_received + at->scatter_received;
+        sent_near += at->gather_sent_near + at->scatter_sent_near;
+        received_near += at->gather_received_near + at->scatter_received_near;
+    }
+    double out = seconds(m, sum.sent, sent_near), in = seconds(m, sum.received, received_near);
+    double messages = out > in ? out : in;
+    sum.seconds = (sum.work > messages ? sum.work : messages) + fill_seconds(t, m, rank);
+    return sum;
+}
+
+/* ---- Other owners */
+
+static void find_worst(muon_scheme *out, const traffic *t, const muon_machine *m)
+{
+    *out = (muon_scheme){0};
+    for (size_t r = 0; r < t->nranks; r++) {
+        rank_sum sum = muon__makespan_of_rank(t, m, r);
+        if (sum.seconds > out->makespan) out->makespan = sum.seconds;
+        if (sum.sent + sum.received > out->bytes_max) out->bytes_max = sum.sent + sum.received;
+    }
+}
+
+/* A plan that borrows everything but its items and classes, which waves change. */
+static muon_status copy_plan(muon_plan *out, const muon_plan *plan)
+{
+    *out = *plan;
+    out->items = NULL;
+    out->classes = NULL;
+    out->config.workspace_budget = 0;
+    TRY(CALLOC(&out->items, plan->nitems, "logical matrices"));
+    TRY(CALLOC(&out->classes, plan->nclasses, "shapes"));
+    if (plan->nitems) memcpy(out->items, plan->items, plan->nitems * sizeof *plan->items);
+    if (plan->nclasses) memcpy(out->classes, plan->classes, plan->nclasses * sizeof *plan->classes);
+    return MUON_OK;
+}
+
+typedef struct trial {
+    muon_plan plan;
+    traffic t;
+} trial;
+
+static void destroy(trial *t)
+{
+    free(t->plan.items);
+    free(t->plan.classes);
+    muon__traffic_destroy(&t->t);
+}
+
+static muon_status try_owners(trial *t, const patterns *p, const int32_t *owner)
+{
+    for (size_t i = 0; i < (size_t)t->plan.cost.matrices; i++)
+        t->plan.items[t->plan.matrix_item[i]].owner = owner[t->plan.matrix_item[i]];
+    TRY(muon__waves_for_ranks(&t->plan, p));
+    return muon__traffic_create(&t->t, &t->plan, p);
+}
+
+muon_status muon__makespan_of_owners(muon_scheme *out, const muon_plan *plan, const patterns *p,
+                                     const int32_t *owner)
+{
+    trial t = {.t = {0}};
+    muon_status status = copy_plan(&t.plan, plan);
+    if (status == MUON_OK) status = try_owners(&t, p, owner);
+    if (status == MUON_OK) find_worst(out, &t.t, &plan->config.machine);
+    destroy(&t);
+    return status;
+}
+
+static void set_replica(trial *t, const turns *from, int replica)
+{
+    for (size_t i = 0; i < (size_t)t->plan.cost.matrices; i++) {
+        uint32_t item = t->plan.matrix_item[i];
+        t->plan.items[item].owner = muon__turns_owner(from, item, replica);
+    }
+}
+
+/* Every replica of a group goes through the waves of the first. */
+static muon_status try_turns(trial *t, const turns *from, const patterns *p)
+{
+    set_replica(t, from, 0);
+    TRY(muon__waves_for_ranks(&t->plan, p));
+    TRY(muon__traffic_create_empty(&t->t, &t->plan));
+    for (int k = 0; k < from->replicas; k++) {
+        set_replica(t, from, k);
+        TRY(muon__traffic_add_replica(&t->t, &t->plan, p, k));
+    }
+    return MUON_OK;
+}
+
+muon_status muon__makespan_of_turns(muon_scheme *out, const turns *t, const patterns *p)
+{
+    trial made = {.t = {0}};
+    muon_status status = copy_plan(&made.plan, t->plan);
+    if (status == MUON_OK) status = try_turns(&made, t, p);
+    if (status == MUON_OK) find_worst(out, &made.t, &t->plan->config.machine);
+    destroy(&made);
+    return status;
+}

@@ -1,0 +1,24 @@
+/* makespan.h - what config.machine would take for a step, from what all ranks do in every wave: the same
+ * for this plan and for the schemes it is compared with. */
+#ifndef PLAN_MAKESPAN_H
+#define PLAN_MAKESPAN_H
+
+#include "plan/dispatch/turns.h"
+#include "plan/route/traffic.h"
+
+typedef struct rank_sum {
+    int64_t matrices, sent, received;
+    double work;    /* seconds */
+    double seconds; /* until it has done and sent everything */
+} rank_sum;
+
+rank_sum muon__makespan_of_rank(const traffic *t, const muon_machine *m, size_t rank);
+
+/* Of the plan with other owners, [nitems], in waves of their own. Waves are sized for speed: a budget
+ * does not count. */
+muon_status muon__makespan_of_owners(muon_scheme *out, const muon_plan *plan, const patterns *p,
+                                     const int32_t *owner);
+/* The same of ranks in turn, where all replicas work. */
+muon_status muon__makespan_of_turns(muon_scheme *out, const turns *t, const patterns *p);
+
+#endif

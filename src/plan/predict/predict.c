@@ -1,0 +1,114 @@
+/* The prediction: a step of this plan on config.machine, against lower bounds and other schemes. */
+#include "plan/predict/predict.h"
+
+#include "base/memory.h"
+#include "base/mode.h"
+#include "base/versioned.h"
+#include "plan/dispatch/makespan.h"
+#include "plan/route/waves.h"
+
+static double max3(double a, double b, double c)
+{
+    double larger = a > b ? a : b;
+    return larger > c ? larger : c;
+}
+
+static void sum_ranks(muon_prediction *p, const muon_plan *plan, const traffic *t)
+{
+    const muon_machine *m = &plan->config.machine;
+    double busiest = 0;
+    int64_t sent = 0, bytes = 0;
+    for (size_t r = 0; r < t->nranks; r++) {
+        rank_sum sum = muon__makespan_of_rank(t, m, r);
+        if (sum.seconds > p->makespan) p->makespan = sum.seconds;
+        if (sum.work > busiest) busiest = sum.work;
+        if (sum.matrices > p->matrices_max) p->matrices_max = sum.matrices;
+        if (sum.sent + sum.received > p->bytes_max) p->bytes_max = sum.sent + sum.received;
+        sent += sum.sent;
+        bytes += sum.sent + sum.received;
+    }
+    p->bytes_mean = bytes / p->ranks;
+    p->padding_bytes = sent - t->useful_bytes;
+    p->bound_work = plan->cost.flops / m->flops / (double)p->ranks;
+    p->imbalance = p->bound_work > 0 ? busiest / p->bound_work : 1;
+}
+
+static int64_t workspace(const traffic *t, const muon_plan *plan)
+{
+    return muon__traffic_workspace(t, plan) + muon__scratch_floats(plan) * (int64_t)sizeof(float);
+}
+
+static muon_status predict_turns(muon_scheme *out, const muon_plan *plan, const patterns *p,
+                                 const cost_order *order)
+{
+    turns t = {0};
+    muon_status status = muon__turns_create(&t, plan, p, order);
+    if (status == MUON_OK) status = muon__makespan_of_turns(out, &t, p);
+    muon__turns_destroy(&t);
+    return status;
+}
+
+static muon_status predict_round_robin(muon_scheme *out, const muon_plan *plan, const patterns *p)
+{
+    cost_order order = {0};
+    muon_status status = muon__cost_order_create(&order, plan);
+    if (status == MUON_OK) status = predict_turns(out, plan, p, &order);
+    muon__cost_order_destroy(&order);
+    return status;
+}
+
+/* Padding makes nothing faster, whatever its waves. */
+static muon_status predict_padded(muon_scheme *out, const muon_plan *plan, const patterns *p)
+{
+    muon_scheme bare;
+    TRY(muon__predict_padded(out, plan, p));
+    TRY(predict_turns(&bare, plan, p, NULL));
+    if (bare.makespan > out->makespan) out->makespan = bare.makespan;
+    return MUON_OK;
+}
+
+static muon_status predict(muon_prediction *p, const muon_plan *plan, const patterns *found,
+                           traffic *t)
+{
+    TRY(muon__traffic_create(t, plan, found));
+    *p = (muon_prediction){
+        .ranks = plan->nranks, .matrices = plan->cost.matrices, .waves = (int64_t)plan->nwaves};
+    sum_ranks(p, plan, t);
+    for (size_t i = 0; i < plan->nclasses; i++) {
+        double work = plan->classes[i].flops / plan->config.machine.flops;
+        if (work > p->bound_matrix) p->bound_matrix = work;
+    }
+    p->bound_bytes = t->bound_bytes;
+    p->lower_bound = max3(p->bound_work, p->bound_matrix, p->bound_bytes);
+    p->workspace_max = workspace(t, plan);
+    TRY(predict_padded(&p->padded, plan, found));
+    return predict_round_robin(&p->round_robin, plan, found);
+}
+
+muon_status muon__predict_workspace(int64_t *out, const muon_plan *plan)
+{
+    patterns found = {0};
+    traffic t = {0};
+    TRY(muon__patterns_create(&found, plan));
+    muon_status status = muon__traffic_create(&t, plan, &found);
+    if (status == MUON_OK) *out = workspace(&t, plan);
+    muon__traffic_destroy(&t);
+    muon__patterns_destroy(&found);
+    return status;
+}
+
+muon_status muon_plan_predict(const muon_plan *plan, muon_prediction *prediction,
+                              size_t prediction_size)
+{
+    OWN_MODE;
+    REQUIRE(plan && prediction, E_ARG, "muon_plan_predict: plan and prediction must not be NULL");
+    patterns found = {0};
+    traffic t = {0};
+    muon_prediction p;
+    TRY(muon__patterns_create(&found, plan));
+    muon_status status = predict(&p, plan, &found, &t);
+    muon__traffic_destroy(&t);
+    muon__patterns_destroy(&found);
+    TRY(status);
+    return muon__struct_store(prediction, prediction_size, &p, sizeof p, "muon_prediction");
+}

@@ -1,0 +1,108 @@
+/* What one rank has to do, from its route: the same lists that the step will work through. */
+#include "base/mode.h"
+#include "base/versioned.h"
+#include "plan/route/route.h"
+
+typedef struct traffic {
+    int64_t messages[ROUTE_LISTS], bytes[ROUTE_LISTS];
+    double sent_seconds, received_seconds;
+} traffic;
+
+static double rate_to(const muon_plan *plan, int a, int b)
+{
+    const muon_machine *machine = &plan->config.machine;
+    int same_node = a / machine->ranks_per_node == b / machine->ranks_per_node;
+    return same_node ? machine->node_bandwidth : machine->bandwidth;
+}
+
+static traffic count_waves(const route *r, const muon_plan *plan, size_t begin, size_t end)
+{
+    traffic t = {0};
+    for (int list = 0; list < ROUTE_LISTS; list++) {
+        const route_messages *messages = &r->messages[list];
+        int sends = list == GATHER_SEND || list == SCATTER_SEND;
+        for (size_t i = messages->first[begin]; i < messages->first[end]; i++) {
+            const route_message *m = &messages->entries[i];
+            t.messages[list]++;
+            t.bytes[list] += m->bytes;
+            *(sends ? &t.sent_seconds : &t.received_seconds) +=
+                (double)m->bytes / rate_to(plan, r->rank, m->peer);
+        }
+    }
+    return t;
+}
+
+static double count_flops(const route *r, const muon_plan *plan)
+{
+    double flops = 0;
+    for (size_t i = 0; i < r->owned_first[plan->nwaves]; i++)
+        flops += plan->classes[plan->items[r->owned[i]].class].flops;
+    return flops;
+}
+
+static int64_t count_state(const route *r, const muon_plan *plan)
+{
+    int64_t bytes = 0;
+    for (size_t i = 0; i < plan->nparams; i++) {
+        const plan_param *param = &plan->params[i];
+        int64_t element = muon__plan_state_bytes(plan, param);
+        if (element) bytes += r->numel[i] * element + (int64_t)sizeof(int64_t);
+    }
+    return bytes;
+}
+
+static muon_status check_rank(const muon_plan *plan, int rank)
+{
+    REQUIRE(plan, E_ARG, "plan must not be NULL");
+    REQUIRE(rank >= 0 && rank < plan->nranks, E_ARG, "rank %d does not exist: there are %d", rank,
+            plan->nranks);
+    return MUON_OK;
+}
+
+muon_status muon_plan_rank(const muon_plan *plan, int rank, muon_rank_load *load, size_t load_size)
+{
+    OWN_MODE;
+    TRY(check_rank(plan, rank));
+    REQUIRE(load, E_ARG, "load must not be NULL");
+    route *r = NULL;
+    TRY(muon__route_create(&r, plan, rank));
+    traffic t = count_waves(r, plan, 0, plan->nwaves);
+    muon_rank_load found = {
+        .matrices = (int64_t)r->owned_first[plan->nwaves],
+        .flops = count_flops(r, plan),
+        .messages_sent = t.messages[GATHER_SEND] + t.messages[SCATTER_SEND],
+        .messages_received = t.messages[GATHER_RECEIVE] + t.messages[SCATTER_RECEIVE],
+        .bytes_sent = t.bytes[GATHER_SEND] + t.bytes[SCATTER_SEND],
+        .bytes_received = t.bytes[GATHER_RECEIVE] + t.bytes[SCATTER_RECEIVE],
+        .state_bytes = count_state(r, plan),
+        .workspace_bytes = muon__route_workspace(r, plan),
+    };
+    found.work_seconds = found.flops / plan->config.machine.flops;
+    found.message_seconds =
+        t.sent_seconds > t.received_seconds ? t.sent_seconds : t.received_seconds;
+    muon__route_destroy(r);
+    return muon__struct_store(load, load_size, &found, sizeof found, "muon_rank_load");
+}
+
+muon_status muon_plan_wave(const muon_plan *plan, int rank, size_t wave, muon_wave_load *load,
+                           size_t load_size)
+{
+    OWN_MODE;
+    TRY(check_rank(plan, rank));
+    REQUIRE(load, E_ARG, "load must not be NULL");
+    REQUIRE(wave < plan->nwaves, E_ARG, "wave %zu does not exist: there are %zu", wave,
+            plan->nwaves);
+    route *r = NULL;
+    TRY(muon__route_create_waves(&r, plan, rank, wave, wave + 1));
+    traffic t = count_waves(r, plan, wave, wave + 1);
+    muon_wave_load found = {
+        .matrices = (int64_t)(r->owned_first[wave + 1] - r->owned_first[wave]),
+        .flops = count_flops(r, plan),
+        .gather_bytes_sent = t.bytes[GATHER_SEND],
+        .gather_bytes_received = t.bytes[GATHER_RECEIVE],
+        .scatter_bytes_sent = t.bytes[SCATTER_SEND],
+        .scatter_bytes_received = t.bytes[SCATTER_RECEIVE],
+    };
+    muon__route_destroy(r);
+    return muon__struct_store(load, load_size, &found, sizeof found, "muon_wave_load");
+}

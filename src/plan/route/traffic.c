@@ -1,0 +1,219 @@
+#include "plan/route/traffic.h"
+
+#include "base/memory.h"
+#include "plan/route/route.h"
+
+#include <stdlib.h>
+
+typedef struct walker {
+    traffic *t;
+    const muon_plan *plan;
+    const patterns *p;
+    int64_t wire;
+    int replica;   /* the only one that counts, or -1: all */
+    int *node;     /* [nranks] */
+    int64_t *held; /* [nranks] all 0 between two items */
+    shares shares; /* of the item in work, and */
+    int *holders;  /* their holders, share by share, where a share has several */
+    size_t capacity;
+} walker;
+
+static void add_gather(const walker *w, size_t item, const share *part, int sender)
+{
+    const plan_item *it = &w->plan->items[item];
+    size_t nwaves = w->t->nwaves, wave = (size_t)it->wave;
+    int64_t bytes = part->numel * w->wire;
+    int64_t near = w->node[sender] == w->node[it->owner] ? bytes : 0;
+    wave_traffic *from = &w->t->of[(size_t)sender * nwaves + wave];
+    wave_traffic *to = &w->t->of[(size_t)it->owner * nwaves + wave];
+    from->gather_sent += bytes;
+    from->gather_sent_near += near;
+    to->gather_received += bytes;
+    to->gather_received_near += near;
+    to->gather_packed += part->packed_wire * w->wire;
+}
+
+static void add_scatter(const walker *w, size_t item, const share *part, int holder)
+{
+    const plan_item *it = &w->plan->items[item];
+    size_t nwaves = w->t->nwaves, wave = (size_t)it->wave;
+    int64_t bytes = part->numel * (int64_t)sizeof(float);
+    int64_t near = w->node[holder] == w->node[it->owner] ? bytes : 0;
+    wave_traffic *from = &w->t->of[(size_t)it->owner * nwaves + wave];
+    wave_traffic *to = &w->t->of[(size_t)holder * nwaves + wave];
+    from->scatter_sent += bytes;
+    from->scatter_sent_near += near;
+    from->scatter_packed += part->packed_f32 * (int64_t)sizeof(float);
+    to->scatter_received += bytes;
+    to->scatter_received_near += near;
+}
+
+/* One cell's part of an item. Returns how much of it the owner has already. */
+static int64_t add_share(const walker *w, const layout *l, size_t item, const share *part,
+                         const int *holders)
+{
+    int owner = w->plan->items[item].owner, sender = part->holder;
+    if (w->replica >= part->nholders) return 0;
+    if (w->replica >= 0) {
+        sender = holders[w->replica];
+        if (sender == owner) return part->numel;
+        add_gather(w, item, part, sender);
+        add_scatter(w, item, part, sender);
+        return 0;
+    }
+    if (part->nholders > 1) sender = muon__route_sender(w->plan, l, part->cell, item);
+    if (sender != owner) add_gather(w, item, part, sender);
+    for (int i = 0; i < part->nholders; i++)
+        if (holders[i] != owner) add_scatter(w, item, part, holders[i]);
+    return sender == owner ? part->numel : 0;
+}
+
+static void add_item(walker *w, size_t item, int64_t total)
+{
+    const plan_item *it = &w->plan->items[item];
+    const layout *l = w->plan->params[it->param].layout;
+    int64_t own = 0;
+    const int *holders = w->holders;
+    if (it->owner < 0) return;
+    for (size_t i = 0; i < w->shares.n; i++) {
+        const share *part = &w->shares.list[i];
+        own += add_share(w, l, item, part, holders);
+        holders += part->nholders;
+    }
+    wave_traffic *owner = &w->t->of[(size_t)it->owner * w->t->nwaves + (size_t)it->wave];
+    owner->matrices++;
+    owner->flops += w->plan->classes[it->class].flops;
+    if (w->replica >= 0) return; /* what each replica would need for itself is in no plan */
+    w->t->useful_bytes +=
+        (muon__item_numel(it) - own) * w->wire + (total - own) * (int64_t)sizeof(float);
+}
+
+static muon_status list_holders(walker *w, const layout *l, size_t *count)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < w->shares.n; i++)
+        n += (size_t)w->shares.list[i].nholders;
+    if (n > w->capacity) {
+        free(w->holders);
+        w->capacity = 0;
+        TRY(CALLOC(&w->holders, n, "traffic"));
+        w->capacity = n;
+    }
+    *count = n;
+    int *at = w->holders;
+    for (size_t i = 0; i < w->shares.n; i++)
+        for (int k = 0; k < w->shares.list[i].nholders; k++)
+            *at++ =
+                k ? muon__layout_holder(l, w->shares.list[i].cell, k) : w->shares.list[i].holder;
+    return MUON_OK;
+}
+
+/* How much all replicas of an item have together, and how much one rank at most. */
+static void measure(const walker *w, size_t count, int64_t *total, int64_t *largest)
+{
+    const int *holder = w->holders;
+    *total = *largest = 0;
+    for (size_t i = 0; i < w->shares.n; i++) {
+        int64_t numel = w->shares.list[i].numel;
+        *total += numel * w->shares.list[i].nholders;
+        for (int k = 0; k < w->shares.list[i].nholders; k++) {
+            int64_t held = w->held[*holder++] += numel;
+            if (held > *largest) *largest = held;
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        w->held[w->holders[i]] = 0;
+}
+
+static muon_status walk(walker *w)
+{
+    const muon_plan *plan = w->plan;
+    traffic *t = w->t;
+    const muon_machine *machine = &plan->config.machine;
+    TRY(CALLOC(&w->node, t->nranks, "traffic"));
+    TRY(CALLOC(&w->held, t->nranks, "traffic"));
+    for (size_t r = 0; r < t->nranks; r++)
+        w->node[r] = (int)((int64_t)r / machine->ranks_per_node);
+    double must_move = 0;
+    for (size_t i = 0; i < w->p->n; i++) {
+        uint32_t param = muon__pattern_param(w->p, i);
+        size_t first = w->p->item_first[param], end = w->p->item_first[param + 1];
+        size_t begin = w->p->first[i], n = w->p->first[i + 1] - begin;
+        for (size_t item = first; item < end; item++) {
+            if (plan->items[item].class == PLAN_IDLE) continue;
+            TRY(muon__shares_find(&w->shares, plan, item));
+            size_t holders = 0;
+            TRY(list_holders(w, plan->params[param].layout, &holders));
+            int64_t total, largest, numel = muon__item_numel(&plan->items[item]);
+            measure(w, holders, &total, &largest);
+            for (size_t k = begin; k < begin + n; k++)
+                add_item(w, w->p->item_first[w->p->params[k]] + item - first, total);
+            must_move += (double)n * ((double)(numel - largest) * (double)w->wire +
+                                      (double)(total - largest) * sizeof(float));
+        }
+    }
+    double fastest = machine->bandwidth;
+    if (machine->ranks_per_node > 1 && machine->node_bandwidth > fastest)
+        fastest = machine->node_bandwidth;
+    t->bound_bytes = must_move / (double)t->nranks / fastest;
+    return MUON_OK;
+}
+
+muon_status muon__traffic_create_empty(traffic *out, const muon_plan *plan)
+{
+    *out = (traffic){.nranks = (size_t)plan->nranks, .nwaves = plan->nwaves};
+    return CALLOC(&out->of, out->nranks * out->nwaves, "traffic");
+}
+
+muon_status muon__traffic_create(traffic *out, const muon_plan *plan, const patterns *p)
+{
+    TRY(muon__traffic_create_empty(out, plan));
+    return muon__traffic_add_replica(out, plan, p, -1);
+}
+
+muon_status muon__traffic_add_replica(traffic *t, const muon_plan *plan, const patterns *p,
+                                      int replica)
+{
+    walker w = {.t = t, .plan = plan, .p = p, .wire = muon__wire_bytes(plan), .replica = replica};
+    muon_status status = walk(&w);
+    free(w.node);
+    free(w.held);
+    free(w.holders);
+    muon__shares_destroy(&w.shares);
+    return status;
+}
+
+void muon__traffic_destroy(traffic *t)
+{
+    free(t->of);
+}
+
+static int64_t lines(int64_t bytes)
+{
+    return (bytes + MUON__ALIGN - 1) / MUON__ALIGN * MUON__ALIGN;
+}
+
+static void raise(int64_t *most, int64_t bytes)
+{
+    if (bytes > *most) *most = bytes;
+}
+
+int64_t muon__traffic_workspace(const traffic *t, const muon_plan *plan)
+{
+    route_rings rings = muon__route_rings(plan);
+    int64_t largest = 0;
+    for (size_t r = 0; r < t->nranks; r++) {
+        wave_traffic most = {0};
+        for (size_t w = 0; w < t->nwaves; w++) {
+            const wave_traffic *at = muon__traffic_at(t, r, w);
+            raise(&most.gather_sent, at->gather_sent);
+            raise(&most.scatter_received, at->scatter_received);
+            raise(&most.gather_packed, at->gather_packed);
+            raise(&most.scatter_packed, at->scatter_packed);
+        }
+        raise(&largest,
+              rings.waves * (lines(most.gather_packed) + lines(most.scatter_packed)) +
+                  rings.shards * (lines(most.gather_sent) + lines(most.scatter_received)));
+    }
+    return largest + rings.waves * lines(plan->wave_floats * (int64_t)sizeof(float));
+}
