@@ -1,6 +1,6 @@
 #include "mpi_test.h"
 
-#include "testlib.h"
+#include "tests/support/testlib.h"
 
 #include <sched.h>
 #include <stdio.h>

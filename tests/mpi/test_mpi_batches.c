@@ -2,7 +2,7 @@
  * those that never end. Built a second time with a library that cuts messages at 1,000 bytes. */
 #include "mpi_test.h"
 
-#include "testlib.h"
+#include "tests/support/testlib.h"
 
 #include <string.h>
 

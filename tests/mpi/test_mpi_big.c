@@ -1,7 +1,7 @@
 /* One message of more bytes than an int can count. */
 #include "mpi_test.h"
 
-#include "testlib.h"
+#include "tests/support/testlib.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * rank that fails to create one fails all. */
 #include "mpi_test.h"
 
-#include "testlib.h"
+#include "tests/support/testlib.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * the job with an exit code that is not 0 (expect_death.sh looks at it). */
 #include "mpi_test.h"
 
-#include "fleet.h"
+#include "tests/world/fleet.h"
 
 #include <signal.h>
 

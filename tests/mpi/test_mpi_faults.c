@@ -2,7 +2,7 @@
  * promised, nobody hangs, and where it is possible the next step goes on. */
 #include "mpi_test.h"
 
-#include "fleet.h"
+#include "tests/world/fleet.h"
 
 /* Seconds, for tests in which ranks wait for one that does not come; more than a busy machine needs
  * for a step. */

@@ -2,7 +2,7 @@
  * never a crash. Each case needs a process of its own: its name is the argument. */
 #include "mpi_test.h"
 
-#include "testlib.h"
+#include "tests/support/testlib.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * and no longer; the communicator they were on is not used again. */
 #include "mpi_test.h"
 
-#include "fleet.h"
+#include "tests/world/fleet.h"
 
 enum { LARGE = 4 << 20 }; /* bytes that no MPI sends before the receiver is there */
 

@@ -5,8 +5,8 @@
  * Without a seed, other cases for each number of ranks. */
 #include "mpi_test.h"
 
-#include "random_case.h"
-#include "scratch.h"
+#include "tests/support/scratch.h"
+#include "tests/world/random_case.h"
 
 static uint64_t first_seed;
 static int ncases = 20;

@@ -3,7 +3,7 @@
  * optimizer, which has the bits of one that never saw a failure. */
 #include "mpi_test.h"
 
-#include "fleet.h"
+#include "tests/world/fleet.h"
 
 #include <time.h>
 

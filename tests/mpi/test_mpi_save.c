@@ -2,10 +2,10 @@
  * process, with the bits of a run that never stopped. */
 #include "mpi_test.h"
 
-#include "fleet.h"
 #include "muon/checkpoint.h"
-#include "scratch.h"
-#include "zoo.h"
+#include "tests/support/scratch.h"
+#include "tests/world/fleet.h"
+#include "tests/world/zoo.h"
 
 /* A directory that all ranks know. */
 static scratch make_root(void)

@@ -2,8 +2,8 @@
  * the mesh; messages and bytes are those of the plan; and a step allocates nothing. */
 #include "mpi_test.h"
 
-#include "fleet.h"
-#include "zoo.h"
+#include "tests/world/fleet.h"
+#include "tests/world/zoo.h"
 
 static void compare(zoo *z, const zoo_run *whole, const muon_comm *comm, zoo_axes axes)
 {

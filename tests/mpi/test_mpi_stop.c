@@ -2,7 +2,7 @@
  * no other. And ranks in different calls over MPI, where messages of another length would be cut off. */
 #include "mpi_test.h"
 
-#include "save_fleet.h"
+#include "tests/save/save_fleet.h"
 
 #include <signal.h>
 

@@ -1,0 +1,455 @@
+/* The orthogonalization, through the public API: every algorithm and coefficient set against fp64, on
+ * easy and hard spectra. The bounds are the ones docs/numerics.md promises. */
+#include "tests/support/testlib.h"
+
+#include "ns/coefficients.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const backends[] = {
+    "reference",
+#ifdef MUON_HAVE_BLIS
+    "blis",
+#endif
+#ifdef MUON_HAVE_CBLAS
+    "cblas",
+#endif
+};
+
+static const char *const sets[] = {"you", "original", "polar_express", "cans", "deepseek_v4"};
+
+static muon_group settings(const char *set, int steps, muon_algorithm algorithm)
+{
+    muon_group g;
+    muon_group_init(&g, sizeof g);
+    assert_ok(muon_group_set(&g, "coefficients", set));
+    g.ns_steps = steps;
+    g.algorithm = algorithm;
+    return g;
+}
+
+static void run(float *out, const float *x, int64_t rows, int64_t cols, const muon_group *g,
+                const char *backend, int threads)
+{
+    muon_ortho *ortho = NULL;
+    assert_ok(muon_ortho_create(&ortho, 1, rows, cols, g, threads, backend));
+    assert_ok(muon_ortho_run(ortho, out, x));
+    muon_ortho_destroy(ortho);
+}
+
+/* Errors of all algorithms against the oracle, for each backend. */
+static void errors_of(double error[][4], const float *x, int64_t rows, int64_t cols,
+                      const char *set, int steps)
+{
+    int64_t n = rows * cols;
+    float *y = malloc((size_t)n * sizeof *y);
+    double *want = malloc((size_t)n * sizeof *want);
+    assert_true(y && want);
+    muon_group g = settings(set, steps, MUON_ALGORITHM_AUTO);
+    ns_steps list;
+    assert_ok(muon__ns_steps_make(&list, &g));
+    testlib_newton_schulz(want, x, rows, cols, (const double(*)[3])list.abc, list.count,
+                          list.norm_scale);
+    for (size_t b = 0; b < COUNT(backends); b++) {
+        for (int a = MUON_ALGORITHM_AUTO; a <= MUON_ALGORITHM_GRAM; a++) {
+            g.algorithm = (muon_algorithm)a;
+            run(y, x, rows, cols, &g, backends[b], 1);
+            error[b][a] = testlib_relative_error(y, want, n);
+        }
+    }
+    free(y);
+    free(want);
+}
+
+static double promised(spectrum s, int steps)
+{
+    if (steps > 5) return 2e-2;
+    if (s == SPECTRUM_GAUSSIAN) return 2e-5;
+    return s == SPECTRUM_SPIKE_1E6 ? 1e-2 : 2e-3;
+}
+
+static const int64_t shapes[][2] = {{48, 96}, {96, 48}, {64, 64}, {20, 400}, {90, 100}, {33, 40}};
+
+static void check(const float *x, int64_t rows, int64_t cols, spectrum s, const char *set,
+                  int steps)
+{
+    int count = steps ? steps : strcmp(set, "deepseek_v4") == 0 ? 10 : 5;
+    double error[COUNT(backends)][4];
+    errors_of(error, x, rows, cols, set, steps);
+    for (size_t b = 0; b < COUNT(backends); b++) {
+        double standard = error[b][MUON_ALGORITHM_STANDARD];
+        for (int a = MUON_ALGORITHM_AUTO; a <= MUON_ALGORITHM_GRAM; a++)
+            testlib_assert_error(error[b][a], fmax(promised(s, count), 3 * standard),
+                                 "%s %s, %d steps, %lldx%lld, %s, algorithm %d", backends[b], set,
+                                 count, (long long)rows, (long long)cols, testlib_spectrum_name(s),
+                                 a);
+        /* And standard itself is near fp64, not only near the others. A long list made by cycling
+         * does not settle on tiny singular values, but stays bounded. */
+        testlib_assert_error(standard, steps ? 0.5 : 2e-2, "%s %s standard", backends[b], set);
+    }
+}
+
+static void check_all(int first, int last, size_t nshapes)
+{
+    for (int s = 0; s < NSPECTRA; s++) {
+        for (size_t i = 0; i < nshapes; i++) {
+            int64_t rows = shapes[i][0], cols = shapes[i][1];
+            float x[100 * 100];
+            testlib_seed(1000 * (uint64_t)s + i);
+            testlib_fill_spectrum(x, rows, cols, (spectrum)s);
+            for (size_t set = 0; set < COUNT(sets); set++)
+                for (int steps = first; steps <= last; steps += 2)
+                    check(x, rows, cols, (spectrum)s, sets[set], steps);
+        }
+    }
+}
+
+/* N9 */
+static void every_set_and_algorithm_agrees_with_fp64_on_every_spectrum(void **state)
+{
+    (void)state;
+    check_all(0, 0, COUNT(shapes));
+}
+
+static void lists_of_6_to_12_steps_stay_near_fp64_and_never_grow(void **state)
+{
+    (void)state;
+    check_all(6, 12, 2);
+}
+
+/* Sizes at which products have several tiles. */
+static void large_matrices_agree_with_fp64(void **state)
+{
+    (void)state;
+    static const int64_t large[][2] = {{330, 400}, {500, 340}};
+    for (size_t i = 0; i < COUNT(large); i++) {
+        int64_t n = large[i][0] * large[i][1];
+        float *x = malloc((size_t)n * sizeof *x);
+        assert_non_null(x);
+        testlib_seed(i);
+        testlib_fill_gauss(x, n, 1);
+        double error[COUNT(backends)][4];
+        errors_of(error, x, large[i][0], large[i][1], "you", 0);
+        for (size_t b = 0; b < COUNT(backends); b++)
+            for (int a = 0; a < 4; a++)
+                testlib_assert_error(error[b][a], 2e-5, "%s algorithm %d", backends[b], a);
+        free(x);
+    }
+}
+
+/* N9 */
+static void gram_agrees_with_standard_over_aspects_1_to_64(void **state)
+{
+    (void)state;
+    for (int64_t aspect = 1; aspect <= 64; aspect *= 2) {
+        float x[24 * 24 * 64];
+        testlib_seed((uint64_t)aspect);
+        testlib_fill_gauss(x, 24 * 24 * aspect, 1);
+        double error[COUNT(backends)][4];
+        errors_of(error, x, 24, 24 * aspect, "you", 0);
+        for (size_t b = 0; b < COUNT(backends); b++)
+            testlib_assert_error(error[b][MUON_ALGORITHM_GRAM], 2e-5, "%s aspect %lld", backends[b],
+                                 (long long)aspect);
+    }
+}
+
+/* N1 */
+static void scaling_the_input_changes_nothing_beyond_rounding(void **state)
+{
+    (void)state;
+    enum { ROWS = 24, COLS = 40, SIZE = ROWS * COLS };
+    static const double scales[] = {1e-37, 1e-30, 1e-20, 1e-10, 1e10, 1e20, 1e30, 1e37};
+    float x[SIZE], y[SIZE], first[SIZE];
+    testlib_seed(3);
+    testlib_fill_gauss(x, SIZE, 1);
+    muon_group g = settings("you", 0, MUON_ALGORITHM_AUTO);
+    run(first, x, ROWS, COLS, &g, NULL, 1);
+    double want[SIZE];
+    for (int i = 0; i < SIZE; i++)
+        want[i] = (double)first[i];
+    for (size_t s = 0; s < COUNT(scales); s++) {
+        float scaled[SIZE];
+        for (int i = 0; i < SIZE; i++)
+            scaled[i] = (float)((double)x[i] * scales[s]);
+        run(y, scaled, ROWS, COLS, &g, NULL, 1);
+        testlib_assert_error(testlib_relative_error(y, want, SIZE), 2e-5, "scale %g", scales[s]);
+    }
+    /* Powers of two are exact, and so is the result. */
+    for (int e = -60; e <= 60; e += 30) {
+        float scaled[SIZE];
+        for (int i = 0; i < SIZE; i++)
+            scaled[i] = ldexpf(x[i], e);
+        run(y, scaled, ROWS, COLS, &g, NULL, 1);
+        assert_memory_equal(y, first, sizeof y);
+    }
+}
+
+/* N2 */
+static void zero_gives_zero(void **state)
+{
+    (void)state;
+    static const muon_eps_mode modes[] = {MUON_EPS_RELATIVE, MUON_EPS_ADD, MUON_EPS_CLAMP};
+    for (size_t i = 0; i < COUNT(modes); i++) {
+        for (int eps = 0; eps < 2; eps++) {
+            float x[12] = {0}, y[12];
+            memset(y, 0xff, sizeof y);
+            muon_group g = settings("you", 0, MUON_ALGORITHM_AUTO);
+            g.eps_mode = modes[i];
+            g.ns_eps = eps * 1e-7;
+            run(y, x, 3, 4, &g, NULL, 1);
+            for (int j = 0; j < 12; j++)
+                assert_true(y[j] == 0);
+        }
+    }
+}
+
+static double compose(const ns_steps *list, double s)
+{
+    for (int k = 0; k < list->count; k++)
+        s *= list->abc[k][0] + list->abc[k][1] * s * s + list->abc[k][2] * s * s * s * s;
+    return s;
+}
+
+/* N7: what a vector of any scale becomes is known exactly: its direction times the composed quintic at
+ * 1. Some sets are steep there, so the bound is what a few roundings of the norm can do. */
+static void vectors_and_single_elements_become_unit_length_times_the_composed_quintic(void **state)
+{
+    (void)state;
+    static const int64_t thin[][2] = {{1, 1}, {1, 50}, {50, 1}, {1, 1000}};
+    for (size_t set = 0; set < COUNT(sets); set++) {
+        muon_group g = settings(sets[set], 0, MUON_ALGORITHM_AUTO);
+        ns_steps list;
+        assert_ok(muon__ns_steps_make(&list, &g));
+        double one = 1 / list.norm_scale;
+        double s = compose(&list, one);
+        double bound = 1e-6 + 10 * fabs(compose(&list, one * (1 + 6e-8)) / s - 1);
+        for (size_t i = 0; i < COUNT(thin); i++) {
+            int64_t n = thin[i][0] * thin[i][1];
+            float x[1000], y[1000];
+            testlib_seed(i);
+            testlib_fill_gauss(x, n, 5);
+            run(y, x, thin[i][0], thin[i][1], &g, NULL, 1);
+            double norm = 0, want[1000];
+            for (int64_t j = 0; j < n; j++)
+                norm += (double)x[j] * (double)x[j];
+            for (int64_t j = 0; j < n; j++)
+                want[j] = s * (double)x[j] / sqrt(norm);
+            testlib_assert_error(testlib_relative_error(y, want, n), bound, "%s %lldx%lld",
+                                 sets[set], (long long)thin[i][0], (long long)thin[i][1]);
+        }
+    }
+}
+
+/* N8 */
+static void the_transpose_gives_the_transpose(void **state)
+{
+    (void)state;
+    enum { ROWS = 30, COLS = 50, SIZE = ROWS * COLS };
+    for (int a = MUON_ALGORITHM_STANDARD; a <= MUON_ALGORITHM_GRAM; a++) {
+        float x[SIZE], t[SIZE], y[SIZE], z[SIZE];
+        testlib_seed(4);
+        testlib_fill_gauss(x, SIZE, 1);
+        for (int i = 0; i < ROWS; i++)
+            for (int j = 0; j < COLS; j++)
+                t[j * ROWS + i] = x[i * COLS + j];
+        muon_group g = settings("you", 0, (muon_algorithm)a);
+        run(y, x, ROWS, COLS, &g, NULL, 1);
+        run(z, t, COLS, ROWS, &g, NULL, 1);
+        double want[SIZE];
+        for (int i = 0; i < ROWS; i++)
+            for (int j = 0; j < COLS; j++)
+                want[j * ROWS + i] = (double)y[i * COLS + j];
+        testlib_assert_error(testlib_relative_error(z, want, SIZE), 1e-5, "algorithm %d", a);
+    }
+}
+
+/* N10: singular values of O from the eigenvalues of O O', by Jacobi rotations. */
+static void jacobi(double *a, int n)
+{
+    for (int sweep = 0; sweep < 60; sweep++) {
+        for (int p = 0; p < n; p++) {
+            for (int q = p + 1; q < n; q++) {
+                if (fabs(a[p * n + q]) < 1e-300) continue;
+                double theta = 0.5 * atan2(2 * a[p * n + q], a[q * n + q] - a[p * n + p]);
+                double c = cos(theta), s = sin(theta);
+                for (int k = 0; k < n; k++) {
+                    double u = a[p * n + k], v = a[q * n + k];
+                    a[p * n + k] = c * u - s * v;
+                    a[q * n + k] = s * u + c * v;
+                }
+                for (int k = 0; k < n; k++) {
+                    double u = a[k * n + p], v = a[k * n + q];
+                    a[k * n + p] = c * u - s * v;
+                    a[k * n + q] = s * u + c * v;
+                }
+            }
+        }
+    }
+}
+
+static void singular_values_end_in_the_band_of_the_set(void **state)
+{
+    (void)state;
+    enum { M = 16, N = 64 };
+    static const struct {
+        const char *set;
+        double low, high;
+    } bands[] = {{"you", 0.9, 1.15},
+                 {"original", 0.68, 1.21},
+                 {"polar_express", 0.85, 1.15},
+                 {"cans", 0.88, 1.13},
+                 {"deepseek_v4", 0.999, 1.003}};
+    for (size_t i = 0; i < COUNT(bands); i++) {
+        float x[M * N], y[M * N];
+        double gram[M * M];
+        testlib_seed(5);
+        testlib_fill_gauss(x, M * N, 1);
+        muon_group g = settings(bands[i].set, 0, MUON_ALGORITHM_AUTO);
+        run(y, x, M, N, &g, NULL, 1);
+        for (int r = 0; r < M; r++)
+            for (int c = 0; c < M; c++) {
+                gram[r * M + c] = 0;
+                for (int k = 0; k < N; k++)
+                    gram[r * M + c] += (double)y[r * N + k] * (double)y[c * N + k];
+            }
+        jacobi(gram, M);
+        for (int k = 0; k < M; k++) {
+            double s = sqrt(gram[k * M + k]);
+            if (!(s >= bands[i].low && s <= bands[i].high))
+                fail_msg("%s: singular value %g is outside %g..%g", bands[i].set, s, bands[i].low,
+                         bands[i].high);
+        }
+    }
+}
+
+/* N12 */
+static void threads_do_not_change_a_bit(void **state)
+{
+    (void)state;
+    static const int64_t cases[][3] = {{1, 420, 500}, {1, 700, 340}, {9, 40, 60}, {3, 330, 330}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int64_t n = cases[i][0] * cases[i][1] * cases[i][2];
+        float *x = malloc((size_t)n * sizeof *x), *y = malloc((size_t)n * sizeof *y);
+        float *first = malloc((size_t)n * sizeof *first);
+        assert_true(x && y && first);
+        testlib_seed(i);
+        testlib_fill_gauss(x, n, 1);
+        for (int a = MUON_ALGORITHM_STANDARD; a <= MUON_ALGORITHM_GRAM; a++) {
+            muon_group g = settings("you", 0, (muon_algorithm)a);
+            for (int threads = 1; threads <= 3; threads++) {
+                muon_ortho *ortho = NULL;
+                assert_ok(muon_ortho_create(&ortho, cases[i][0], cases[i][1], cases[i][2], &g,
+                                            threads, NULL));
+                assert_ok(muon_ortho_run(ortho, threads == 1 ? first : y, x));
+                if (threads > 1) assert_memory_equal(first, y, (size_t)n * sizeof *y);
+                muon_ortho_destroy(ortho);
+            }
+        }
+        free(x);
+        free(y);
+        free(first);
+    }
+}
+
+static void a_batch_gives_each_matrix_what_it_gets_alone(void **state)
+{
+    (void)state;
+    enum { BATCH = 7, ROWS = 12, COLS = 20, EACH = ROWS * COLS };
+    float x[BATCH * EACH], y[BATCH * EACH], alone[EACH];
+    testlib_seed(6);
+    for (int b = 0; b < BATCH; b++)
+        testlib_fill_gauss(x + b * EACH, EACH, pow(10, b - 3));
+    muon_ortho *ortho = NULL;
+    assert_ok(muon_ortho_create(&ortho, BATCH, ROWS, COLS, NULL, 2, NULL));
+    assert_ok(muon_ortho_run(ortho, y, x));
+    muon_ortho_destroy(ortho);
+    for (int b = 0; b < BATCH; b++) {
+        run(alone, x + b * EACH, ROWS, COLS, NULL, NULL, 1);
+        assert_memory_equal(y + b * EACH, alone, sizeof alone);
+    }
+}
+
+static void nan_and_infinity_are_refused_and_nothing_is_written(void **state)
+{
+    (void)state;
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    muon_ortho *ortho = NULL;
+    assert_ok(muon_ortho_create(&ortho, 2, 3, 4, NULL, 1, NULL));
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        float x[24], y[24], before[24];
+        testlib_fill_gauss(x, 24, 1);
+        testlib_fill_gauss(y, 24, 1);
+        memcpy(before, y, sizeof y);
+        x[17] = bad[i];
+        assert_fails(muon_ortho_run(ortho, y, x), MUON_E_NONFINITE, "matrix 1 of 2");
+        assert_memory_equal(y, before, sizeof y);
+    }
+    muon_ortho_destroy(ortho);
+}
+
+static void bad_shapes_and_settings_are_refused(void **state)
+{
+    (void)state;
+    muon_ortho *ortho = NULL;
+    assert_fails(muon_ortho_create(&ortho, 0, 3, 4, NULL, 1, NULL), MUON_E_SHAPE,
+                 "0 matrices of 3 x 4");
+    assert_fails(muon_ortho_create(&ortho, 1, -3, 4, NULL, 1, NULL), MUON_E_SHAPE, "-3 x 4");
+    assert_fails(muon_ortho_create(&ortho, 1, INT64_MAX, 4, NULL, 1, NULL), MUON_E_SHAPE,
+                 "have more than");
+    assert_fails(muon_ortho_create(&ortho, INT64_MAX, 1, 1, NULL, 1, NULL), MUON_E_SHAPE,
+                 "have more than");
+    assert_fails(muon_ortho_create(&ortho, 1, 1, 1, NULL, -1, NULL), MUON_E_VALUE, "threads is -1");
+    assert_fails(muon_ortho_create(&ortho, 1, 1, 1, NULL, 1, "mkl"), MUON_E_NAME, "mkl");
+    assert_fails(muon_ortho_create(NULL, 1, 1, 1, NULL, 1, NULL), MUON_E_ARG, "out");
+    muon_group g = settings("you", 0, MUON_ALGORITHM_AUTO);
+    g.ns_eps = (double)NAN;
+    assert_fails(muon_ortho_create(&ortho, 1, 1, 1, &g, 1, NULL), MUON_E_VALUE, "ns_eps");
+    assert_null(ortho);
+    assert_fails(muon_ortho_run(NULL, NULL, NULL), MUON_E_ARG, "ortho");
+    muon_ortho_destroy(NULL);
+}
+
+static void auto_takes_the_cheapest_algorithm(void **state)
+{
+    (void)state;
+    static const int64_t cases[][2] = {{64, 64}, {64, 256}, {1000, 10}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        double flops[4];
+        for (int a = 0; a < 4; a++) {
+            muon_group g = settings("you", 0, (muon_algorithm)a);
+            muon_ortho *ortho = NULL;
+            assert_ok(muon_ortho_create(&ortho, 1, cases[i][0], cases[i][1], &g, 1, NULL));
+            flops[a] = muon_ortho_flops(ortho);
+            muon_ortho_destroy(ortho);
+        }
+        double m = fmin((double)cases[i][0], (double)cases[i][1]);
+        double n = fmax((double)cases[i][0], (double)cases[i][1]);
+        assert_true(flops[MUON_ALGORITHM_STANDARD] == 20 * m * m * n + 10 * m * m * m);
+        assert_true(flops[MUON_ALGORITHM_SYMMETRIC] == 15 * m * m * n + 5 * m * m * m);
+        assert_true(flops[MUON_ALGORITHM_GRAM] == 3 * m * m * n + 17 * m * m * m);
+        assert_true(flops[MUON_ALGORITHM_AUTO] == fmin(flops[2], flops[3]));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_set_and_algorithm_agrees_with_fp64_on_every_spectrum),
+        cmocka_unit_test(lists_of_6_to_12_steps_stay_near_fp64_and_never_grow),
+        cmocka_unit_test(large_matrices_agree_with_fp64),
+        cmocka_unit_test(gram_agrees_with_standard_over_aspects_1_to_64),
+        cmocka_unit_test(scaling_the_input_changes_nothing_beyond_rounding),
+        cmocka_unit_test(zero_gives_zero),
+        cmocka_unit_test(vectors_and_single_elements_become_unit_length_times_the_composed_quintic),
+        cmocka_unit_test(the_transpose_gives_the_transpose),
+        cmocka_unit_test(singular_values_end_in_the_band_of_the_set),
+        cmocka_unit_test(threads_do_not_change_a_bit),
+        cmocka_unit_test(a_batch_gives_each_matrix_what_it_gets_alone),
+        cmocka_unit_test(nan_and_infinity_are_refused_and_nothing_is_written),
+        cmocka_unit_test(bad_shapes_and_settings_are_refused),
+        cmocka_unit_test(auto_takes_the_cheapest_algorithm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

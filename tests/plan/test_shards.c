@@ -1,0 +1,298 @@
+/* test_shards.c - the plan's answer to "what does this rank hold?", and how many ranks there are. */
+#include "tests/support/testlib.h"
+
+#include <string.h>
+
+#include "muon/comm.h"
+#include "plan/plan.h"
+
+typedef struct small_model {
+    muon_group groups[3];
+    muon_config config;
+    muon_mesh mesh;
+    muon_param params[4];
+    size_t nparams;
+} small_model;
+
+static void init_model(small_model *m)
+{
+    static const muon_rule rules[] = {MUON_RULE_MUON, MUON_RULE_ADAMW, MUON_RULE_FROZEN};
+    memset(m, 0, sizeof *m);
+    muon_config_init(&m->config, sizeof m->config);
+    m->config.groups = m->groups;
+    m->config.ngroups = 3;
+    m->config.nranks = 6;
+    m->config.meshes = &m->mesh;
+    m->config.nmeshes = 1;
+    for (int i = 0; i < 3; i++) {
+        muon_group_init(&m->groups[i], sizeof m->groups[i]);
+        m->groups[i].rule = rules[i];
+    }
+    muon_mesh_init(&m->mesh, sizeof m->mesh);
+    m->mesh.name = "world";
+    m->mesh.naxes = 2;
+    m->mesh.axes[0] = "replicate";
+    m->mesh.axes[1] = "fsdp";
+    m->mesh.sizes[0] = 2;
+    m->mesh.sizes[1] = 3;
+}
+
+static muon_param *add_param(small_model *m, const char *name, int group, int ndim,
+                             const int64_t *shape)
+{
+    muon_param *p = &m->params[m->nparams++];
+    muon_param_init(p, sizeof *p);
+    p->name = name;
+    p->group = group;
+    p->ndim = ndim;
+    memcpy(p->shape, shape, (size_t)ndim * sizeof *shape);
+    return p;
+}
+
+static muon_plan *plan_of(const small_model *m)
+{
+    muon_plan *plan = NULL;
+    assert_ok(muon_plan_create(&plan, &m->config, m->params, m->nparams));
+    return plan;
+}
+
+static void a_plan_tells_what_every_rank_holds(void **state)
+{
+    (void)state;
+    small_model m;
+    init_model(&m);
+    muon_param *w = add_param(&m, "w", 0, 2, (int64_t[]){7, 4});
+    w->mesh = "world";
+    w->placement = "0: fsdp";
+    add_param(&m, "norm", 1, 1, (int64_t[]){5});
+    static const muon_range ranges[] = {{4, 5, 20}, {0, 0, 5}, {4, 20, 24}};
+    muon_param *old = add_param(&m, "old", 2, 2, (int64_t[]){4, 6});
+    old->ranges = ranges;
+    old->nranges = 3;
+    muon_plan *plan = plan_of(&m);
+    assert_int_equal(muon_plan_nranks(plan), 6);
+
+    static const struct {
+        size_t param;
+        int rank;
+        size_t parts;
+        int64_t numel;
+    } shards[] = {
+        {0, 0, 1, 12}, {0, 1, 1, 12}, {0, 2, 1, 4}, {0, 3, 1, 12}, {0, 5, 1, 4}, {1, 0, 1, 5},
+        {1, 5, 1, 5},  {2, 0, 1, 5},  {2, 1, 0, 0}, {2, 4, 4, 19}, {2, 5, 0, 0},
+    };
+    for (size_t i = 0; i < COUNT(shards); i++) {
+        size_t parts = muon_plan_nparts(plan, shards[i].param, shards[i].rank);
+        int64_t numel = muon_plan_shard_numel(plan, shards[i].param, shards[i].rank);
+        if (parts != shards[i].parts || numel != shards[i].numel)
+            fail_msg("param %zu, rank %d: got %zu parts of %lld elements, want %zu of %lld",
+                     shards[i].param, shards[i].rank, parts, (long long)numel, shards[i].parts,
+                     (long long)shards[i].numel);
+    }
+
+    static const struct {
+        size_t param;
+        int rank;
+        size_t index;
+        muon_part want;
+    } parts[] = {
+        {0, 1, 0, {{3, 0}, {6, 4}, 0, 0, 2}},  {0, 4, 0, {{3, 0}, {6, 4}, 0, 1, 2}},
+        {1, 3, 0, {{0}, {5}, 0, 3, 6}},        {2, 4, 0, {{0, 5}, {1, 6}, 0, 0, 1}},
+        {2, 4, 1, {{1, 0}, {3, 6}, 1, 0, 1}},  {2, 4, 2, {{3, 0}, {4, 2}, 13, 0, 1}},
+        {2, 4, 3, {{3, 2}, {4, 6}, 15, 0, 1}},
+    };
+    for (size_t i = 0; i < COUNT(parts); i++) {
+        muon_part got;
+        assert_ok(
+            muon_plan_part(plan, parts[i].param, parts[i].rank, parts[i].index, &got, sizeof got));
+        if (memcmp(&got, &parts[i].want, sizeof got) != 0)
+            fail_msg("part %zu: got [%lld:%lld, %lld:%lld] at %lld, replica %d of %d", i,
+                     (long long)got.begin[0], (long long)got.end[0], (long long)got.begin[1],
+                     (long long)got.end[1], (long long)got.offset, got.replica, got.replicas);
+    }
+    muon_plan_destroy(plan);
+}
+
+static void questions_about_what_does_not_exist_have_answers(void **state)
+{
+    (void)state;
+    small_model m;
+    init_model(&m);
+    muon_param *w = add_param(&m, "w", 0, 2, (int64_t[]){2, 4});
+    w->mesh = "world";
+    w->placement = "0: fsdp"; /* rows 0 and 1; nothing on ranks 2 and 5 */
+    muon_plan *plan = plan_of(&m);
+    static const struct {
+        size_t param;
+        int rank;
+    } none[] = {{0, 2}, {0, 5}, {0, 6}, {0, -1}, {1, 0}, {SIZE_MAX, 0}};
+    for (size_t i = 0; i < COUNT(none); i++) {
+        assert_int_equal(muon_plan_nparts(plan, none[i].param, none[i].rank), 0);
+        assert_int_equal(muon_plan_shard_numel(plan, none[i].param, none[i].rank), 0);
+    }
+    assert_int_equal(muon_plan_nparts(NULL, 0, 0), 0);
+    assert_int_equal(muon_plan_shard_numel(NULL, 0, 0), 0);
+    assert_int_equal(muon_plan_nranks(NULL), 0);
+
+    muon_part part;
+    memset(&part, 0x5a, sizeof part);
+    muon_part before = part;
+    assert_fails(muon_plan_part(NULL, 0, 0, 0, &part, sizeof part), MUON_E_ARG, "plan and part");
+    assert_fails(muon_plan_part(plan, 0, 0, 0, NULL, sizeof part), MUON_E_ARG, "plan and part");
+    assert_fails(muon_plan_part(plan, 1, 0, 0, &part, sizeof part), MUON_E_ARG,
+                 "param 1 does not exist: the plan has 1");
+    assert_fails(muon_plan_part(plan, 0, 6, 0, &part, sizeof part), MUON_E_ARG,
+                 "rank 6 does not exist: the plan has 6");
+    assert_fails(muon_plan_part(plan, 0, -1, 0, &part, sizeof part), MUON_E_ARG,
+                 "rank -1 does not exist: the plan has 6");
+    assert_fails(muon_plan_part(plan, 0, 0, 1, &part, sizeof part), MUON_E_ARG,
+                 "part 1 does not exist: rank 0 has 1 of param 'w'");
+    assert_fails(muon_plan_part(plan, 0, 2, 0, &part, sizeof part), MUON_E_ARG,
+                 "part 0 does not exist: rank 2 has 0 of param 'w'");
+    assert_fails(muon_plan_part(plan, 0, 0, 0, &part, 0), MUON_E_VERSION, "muon_part");
+    assert_memory_equal(&part, &before, sizeof part);
+    muon_plan_destroy(plan);
+}
+
+static void the_number_of_ranks_is_the_communicators_or_as_given(void **state)
+{
+    (void)state;
+    muon_comm comm = {.struct_size = sizeof comm, .rank = 1, .size = 6};
+    static const struct {
+        int size; /* 0: no communicator */
+        int64_t nranks;
+        int want; /* 0: refused */
+    } cases[] = {{0, 0, 1}, {0, 6, 6}, {6, 0, 6}, {6, 6, 6}, {6, 5, 0}, {6, 7, 0}, {-1, 0, 0}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        small_model m;
+        init_model(&m);
+        add_param(&m, "w", 0, 2, (int64_t[]){7, 4});
+        m.config.nmeshes = 0;
+        comm.size = cases[i].size;
+        m.config.comm = cases[i].size ? &comm : NULL;
+        m.config.nranks = cases[i].nranks;
+        if (cases[i].want) {
+            muon_plan *made = plan_of(&m);
+            assert_int_equal(muon_plan_nranks(made), cases[i].want);
+            muon_plan_destroy(made);
+            continue;
+        }
+        muon_plan *plan = NULL;
+        if (cases[i].size < 0)
+            assert_fails(muon_plan_create(&plan, &m.config, m.params, 1), MUON_E_ARG,
+                         "the communicator has -1 ranks");
+        else
+            assert_fails(muon_plan_create(&plan, &m.config, m.params, 1), MUON_E_VALUE,
+                         cases[i].nranks == 5 ? "nranks is 5, but the communicator has 6"
+                                              : "nranks is 7, but the communicator has 6");
+        assert_null(plan);
+    }
+}
+
+static void every_parameter_is_folded_as_its_matrices_are(void **state)
+{
+    (void)state;
+    small_model m;
+    init_model(&m);
+    add_param(&m, "conv", 0, 4, (int64_t[]){8, 3, 2, 2})->matrices = "flatten 1";
+    add_param(&m, "experts", 0, 4, (int64_t[]){2, 3, 4, 5})->matrices = "batch 1; flatten 2";
+    add_param(&m, "norm", 1, 1, (int64_t[]){9});
+    add_param(&m, "old", 2, 3, (int64_t[]){2, 3, 4})->matrices = "batch 1"; /* no Muon, no matter */
+    static const fold want[] = {
+        {0, 1, 3, 1, 8, 12}, {1, 2, 1, 2, 12, 5}, {0, 1, 0, 1, 9, 1}, {0, 1, 2, 1, 2, 12}};
+    muon_plan *plan = plan_of(&m);
+    for (size_t i = 0; i < COUNT(want); i++) {
+        const plan_param *p = &plan->params[i];
+        const fold *f = &p->fold;
+        if (f->batch_dims != want[i].batch_dims || f->row_dims != want[i].row_dims ||
+            f->col_dims != want[i].col_dims || f->batch != want[i].batch ||
+            f->rows != want[i].rows || f->cols != want[i].cols)
+            fail_msg("param '%s': folded from %d, %d, %d dims to %lld x %lld x %lld", p->name,
+                     f->batch_dims, f->row_dims, f->col_dims, (long long)f->batch,
+                     (long long)f->rows, (long long)f->cols);
+        if (p->rule != MUON_RULE_MUON) continue;
+        assert_true(p->fold.batch == p->spec.batch && p->fold.rows == p->spec.rows &&
+                    p->fold.cols == p->spec.cols);
+    }
+    muon_plan_destroy(plan);
+}
+
+/* muon_param as programs compiled with 0.1.0 have it. */
+typedef struct old_param {
+    size_t struct_size;
+    const char *name;
+    int ndim;
+    int64_t shape[MUON_MAX_DIMS];
+    const char *matrices;
+    int group, expert;
+    muon_dtype dtype, grad_dtype, copy_dtype;
+} old_param;
+
+static void programs_from_before_there_were_ranks_still_run(void **state)
+{
+    (void)state;
+    small_model m;
+    init_model(&m);
+    old_param params[2];
+    for (int i = 0; i < 2; i++) {
+        muon_param_init((muon_param *)&params[i], sizeof params[i]);
+        params[i].name = i ? "wte" : "w";
+        params[i].ndim = 2;
+        params[i].shape[0] = 4;
+        params[i].shape[1] = 6;
+    }
+    assert_true(params[1].struct_size == sizeof *params && params[1].dtype == MUON_F32);
+    muon_classifier c;
+    muon_classifier_init(&c, sizeof c);
+    c.muon_group = 0;
+    c.adamw_group = 1;
+    assert_ok(muon_classify((muon_param *)params, 2, &c));
+    assert_true(params[0].group == 0 && params[1].group == 1);
+    muon_plan *plan = NULL;
+    assert_ok(muon_plan_create(&plan, &m.config, (const muon_param *)params, 2));
+    for (size_t i = 0; i < 2; i++)
+        for (int r = 0; r < 6; r++)
+            assert_int_equal(muon_plan_shard_numel(plan, i, r), 24);
+    muon_plan_destroy(plan);
+    params[0].struct_size = params[1].struct_size = sizeof *params - 8;
+    assert_fails(muon_plan_create(&plan, &m.config, (const muon_param *)params, 2), MUON_E_VERSION,
+                 "muon_param[0]: struct_size is 112, must be at least 120");
+}
+
+static void what_a_plan_was_made_of_may_go_away(void **state)
+{
+    (void)state;
+    char mesh_name[] = "world", axis[] = "fsdp", placement[] = "0: fsdp";
+    int ranks[] = {5, 4, 3, 2, 1, 0};
+    small_model m;
+    init_model(&m);
+    m.mesh.name = mesh_name;
+    m.mesh.axes[1] = axis;
+    m.mesh.ranks = ranks;
+    muon_param *w = add_param(&m, "w", 0, 2, (int64_t[]){7, 4});
+    w->mesh = mesh_name;
+    w->placement = placement;
+    muon_plan *plan = plan_of(&m);
+    memset(mesh_name, 'x', sizeof mesh_name);
+    memset(axis, 'x', sizeof axis);
+    memset(placement, 'x', sizeof placement);
+    memset(ranks, 0x5a, sizeof ranks);
+    memset(&m, 0x5a, sizeof m);
+    muon_part part;
+    assert_ok(muon_plan_part(plan, 0, 0, 0, &part, sizeof part));
+    assert_true(part.begin[0] == 6 && part.end[0] == 7 && part.replica == 1 && part.replicas == 2);
+    muon_plan_destroy(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_tells_what_every_rank_holds),
+        cmocka_unit_test(questions_about_what_does_not_exist_have_answers),
+        cmocka_unit_test(the_number_of_ranks_is_the_communicators_or_as_given),
+        cmocka_unit_test(every_parameter_is_folded_as_its_matrices_are),
+        cmocka_unit_test(programs_from_before_there_were_ranks_still_run),
+        cmocka_unit_test(what_a_plan_was_made_of_may_go_away),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

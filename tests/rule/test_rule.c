@@ -1,0 +1,506 @@
+/* test_rule.c - groups: defaults, fields by name and checks. */
+#include "tests/support/testlib.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rule/group.h"
+#include "rule/group_fields.h"
+
+static muon_group fresh(void)
+{
+    muon_group group;
+    muon_group_init(&group, sizeof group);
+    return group;
+}
+
+/* The same in every field; padding does not count. */
+static void expect_same(const muon_group *got, const muon_group *want, const char *what)
+{
+    const group_field *field;
+    for (size_t i = 0; (field = muon__group_field_at(i)); i++) {
+        field_text a, b;
+        if (!muon__group_field_equal(field, got, want))
+            fail_msg("%s: %s is %s, want %s", what, field->name,
+                     muon__group_field_text(&a, field, got),
+                     muon__group_field_text(&b, field, want));
+    }
+    if (got->struct_size != want->struct_size || got->name != want->name ||
+        got->custom != want->custom || got->ncustom != want->ncustom)
+        fail_msg("%s: struct_size, name or custom changed", what);
+}
+
+/* The call failed so, and the message holds every part. */
+static void expect_failure(muon_status got, muon_status want, const char *const *parts, size_t n)
+{
+    if (got != want)
+        fail_msg("%s (%s), want %s", muon_status_name(got), muon_last_error(),
+                 muon_status_name(want));
+    for (size_t i = 0; i < n; i++)
+        if (!strstr(muon_last_error(), parts[i]))
+            fail_msg("message \"%s\" does not say \"%s\"", muon_last_error(), parts[i]);
+}
+
+#define EXPECT_FAILURE(call, status, ...)                                                          \
+    expect_failure((call), (status), (const char *const[]){__VA_ARGS__},                           \
+                   COUNT(((const char *const[]){__VA_ARGS__})))
+
+static void set(muon_group *group, const char *field, const char *value)
+{
+    assert_ok(muon_group_set(group, field, value));
+}
+
+/* ---- defaults ----------------------------------------------------------------------------- */
+
+static void a_fresh_group_has_the_documented_defaults(void **state)
+{
+    (void)state;
+    muon_group g = fresh();
+    assert_int_equal(g.struct_size, sizeof g);
+    assert_null(g.name);
+    assert_int_equal(g.rule, MUON_RULE_MUON);
+    assert_true(g.lr == 1e-3 && g.weight_decay == 0.1 && g.clip == 1);
+    assert_true(g.momentum == 0.95 && g.nesterov == 1);
+    assert_int_equal(g.momentum_form, MUON_HEAVY_BALL);
+    assert_int_equal(g.momentum_dtype, MUON_F32);
+    assert_int_equal(g.lr_mode, MUON_LR_RMS_NORM);
+    assert_true(g.lr_scale == 1);
+    assert_int_equal(g.coefficients, MUON_COEFFICIENTS_YOU);
+    assert_int_equal(g.ns_steps, 0);
+    assert_int_equal(g.algorithm, MUON_ALGORITHM_AUTO);
+    assert_true(g.ns_eps == 1e-7);
+    assert_int_equal(g.eps_mode, MUON_EPS_RELATIVE);
+    assert_true(g.polar_lower == 1e-3 && g.polar_safety == 1e-2 && g.polar_cushion == 0.02);
+    assert_null(g.custom);
+    assert_int_equal(g.ncustom, 0);
+    assert_true(g.beta1 == 0.9 && g.beta2 == 0.95 && g.adam_eps == 1e-8);
+    assert_int_equal(g.adam_eps_mode, MUON_ADAM_EPS_CORRECTED);
+    muon_group loaded;
+    assert_ok(muon__group_load(&loaded, &g, 0));
+}
+
+/* ---- fields ------------------------------------------------------------------------------- */
+
+#define OFFSET(field) #field, offsetof(muon_group, field)
+
+/* Every number a group has, with values just inside and just outside. */
+static const struct {
+    const char *name;
+    size_t offset;
+    const char *range;
+    double good[3];
+    double bad[3];
+} reals[] = {
+    {OFFSET(lr), "[0, inf)", {0, 0.02, 1e37}, {-1e-300, -1, -DBL_MAX}},
+    {OFFSET(weight_decay), "[0, inf)", {0, 0.5, (double)FLT_MAX}, {-1e-300, -1, -DBL_MAX}},
+    {OFFSET(momentum), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
+    {OFFSET(lr_scale), "(0, inf)", {DBL_MIN, 0.5, (double)FLT_MAX}, {0, -1, -DBL_MAX}},
+    {OFFSET(ns_eps), "[0, inf)", {0, 1e-15, 1}, {-1e-300, -1, -DBL_MAX}},
+    {OFFSET(polar_lower), "(0, 1)", {DBL_MIN, 0.5, 1 - DBL_EPSILON}, {0, 1, -1}},
+    {OFFSET(polar_safety), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
+    {OFFSET(polar_cushion), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
+    {OFFSET(beta1), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
+    {OFFSET(beta2), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
+    {OFFSET(adam_eps), "[0, inf)", {0, 1e-15, 1}, {-1e-300, -1, -DBL_MAX}},
+};
+
+/* What is finite, but not where it is used. */
+static void numbers_that_are_infinite_in_f32_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        double lr, weight_decay, lr_scale, ns_eps, adam_eps;
+        const char *text;
+    } cases[] = {
+        {1e39, 0, 1, 0, 0, "group 'g': lr is 1e+39, which is infinite in f32"},
+        {1, 1e39, 1, 0, 0, "weight_decay is 1e+39, which is infinite in f32"},
+        {1, 0, 1e300, 0, 0, "lr_scale is 1e+300, which is infinite in f32"},
+        {1, 0, 1, 3.5e38, 0, "ns_eps is 3.5e+38, which is infinite in f32"},
+        {1, 0, 1, 0, 1e39, "adam_eps is 1e+39, which is infinite in f32"},
+        {1, 0, 1, 0, 1e-50, "adam_eps is 1e-50, which is 0 in f32"},
+        {1e20, 1e20, 1, 0, 0, "lr 1e+20 times weight_decay 1e+20 is infinite in f32"},
+        {1e20, 0, 1e20, 0, 0, "lr 1e+20 times lr_scale 1e+20 is infinite in f32"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        muon_group g = fresh(), loaded;
+        g.name = "g";
+        g.lr = cases[i].lr;
+        g.weight_decay = cases[i].weight_decay;
+        g.lr_scale = cases[i].lr_scale;
+        g.ns_eps = cases[i].ns_eps;
+        g.adam_eps = cases[i].adam_eps;
+        assert_fails(muon__group_load(&loaded, &g, 0), MUON_E_VALUE, cases[i].text);
+    }
+    muon_group g = fresh();
+    assert_fails(muon_group_set(&g, "lr", "1e39"), MUON_E_VALUE, "infinite in f32");
+    assert_true(g.lr == fresh().lr);
+}
+
+static const struct {
+    const char *name;
+    size_t offset;
+    const char *range;
+    int good[2];
+    int bad[2];
+} ints[] = {
+    {OFFSET(clip), "0 or 1", {0, 1}, {-1, 2}},
+    {OFFSET(nesterov), "0 or 1", {0, 1}, {-1, 2}},
+    {OFFSET(ns_steps), "0..64", {0, 64}, {-1, 65}},
+};
+
+static const struct {
+    const char *name;
+    size_t offset;
+    const char *values[6]; /* text of value first, first + 1, ... */
+    int first;
+    muon_status error;
+} choices[] = {
+    {OFFSET(rule), {"muon", "adamw", "frozen"}, 0, MUON_E_VALUE},
+    {OFFSET(momentum_form), {"heavy_ball", "ema"}, 0, MUON_E_VALUE},
+    {OFFSET(momentum_dtype), {"f32", "bf16"}, MUON_F32, MUON_E_DTYPE},
+    {OFFSET(lr_mode),
+     {"rms_norm", "spectral_norm", "original", "spectral", "none"},
+     0,
+     MUON_E_VALUE},
+    {OFFSET(coefficients),
+     {"you", "original", "polar_express", "cans", "deepseek_v4", "custom"},
+     0,
+     MUON_E_VALUE},
+    {OFFSET(algorithm), {"auto", "standard", "symmetric", "gram"}, 0, MUON_E_VALUE},
+    {OFFSET(eps_mode), {"relative", "add", "clamp"}, 0, MUON_E_VALUE},
+    {OFFSET(adam_eps_mode), {"corrected", "raw"}, 0, MUON_E_VALUE},
+};
+
+static void every_field_is_listed_once_in_this_test_and_in_the_library(void **state)
+{
+    (void)state;
+    size_t n = 0, found = 0;
+    const char *name, *help = NULL;
+    for (; (name = muon_group_field(n, &help)); n++) {
+        assert_true(help && *help);
+        assert_ptr_equal(muon_group_field(n, NULL), name); /* help may be NULL */
+        for (size_t i = 0; i < COUNT(reals); i++)
+            found += !strcmp(reals[i].name, name);
+        for (size_t i = 0; i < COUNT(ints); i++)
+            found += !strcmp(ints[i].name, name);
+        for (size_t i = 0; i < COUNT(choices); i++)
+            found += !strcmp(choices[i].name, name);
+    }
+    assert_int_equal(n, COUNT(reals) + COUNT(ints) + COUNT(choices));
+    assert_int_equal(found, n);
+    assert_null(muon_group_field(SIZE_MAX, &help));
+}
+
+static void help_ends_with_the_default_and_names_every_choice(void **state)
+{
+    (void)state;
+    const char *name, *help = NULL;
+    for (size_t n = 0; (name = muon_group_field(n, &help)); n++) {
+        const char *open = strrchr(help, '['), *close = strrchr(help, ']');
+        char value[32] = "";
+        if (open && close && !close[1] && close - open < 30)
+            memcpy(value, open + 1, (size_t)(close - open - 1));
+        else
+            fail_msg("%s: no default at the end of \"%s\"", name, help);
+        muon_group group = fresh(), want = fresh();
+        memset((char *)&group + sizeof(size_t), 0, sizeof group - sizeof(size_t));
+        set(&group, name, value); /* all other fields are zero, this one has its default */
+        for (size_t i = 0; i < COUNT(reals); i++) {
+            double got;
+            memcpy(&got, (char *)&group + reals[i].offset, sizeof got);
+            if (!strcmp(reals[i].name, name))
+                assert_memory_equal(&got, (char *)&want + reals[i].offset, sizeof got);
+        }
+        for (size_t i = 0; i < COUNT(ints); i++)
+            if (!strcmp(ints[i].name, name))
+                assert_memory_equal((char *)&group + ints[i].offset, (char *)&want + ints[i].offset,
+                                    sizeof(int));
+        for (size_t i = 0; i < COUNT(choices); i++) {
+            if (strcmp(choices[i].name, name) != 0) continue;
+            assert_memory_equal((char *)&group + choices[i].offset,
+                                (char *)&want + choices[i].offset, sizeof(int));
+            for (size_t c = 0; c < COUNT(choices[i].values) && choices[i].values[c]; c++)
+                if (!strstr(help, choices[i].values[c]))
+                    fail_msg("help of %s does not name %s", name, choices[i].values[c]);
+        }
+    }
+}
+
+/* Sets the field by text and by hand, and expects the same judgement from both. */
+static void try_real(size_t i, double value, int good)
+{
+    muon_group before = fresh(), by_text = fresh(), by_hand = fresh(), loaded = fresh();
+    by_hand.name = "experts";
+    char text[64], shown[64];
+    snprintf(text, sizeof text, "%.17g", value);
+    snprintf(shown, sizeof shown, "%s is %.9g", reals[i].name, value);
+    memcpy((char *)&by_hand + reals[i].offset, &value, sizeof value);
+    if (good) {
+        set(&by_text, reals[i].name, text);
+        assert_memory_equal((char *)&by_text + reals[i].offset, &value, sizeof value);
+        assert_ok(muon__group_load(&loaded, &by_hand, 3));
+        expect_same(&loaded, &by_hand, "loaded");
+        return;
+    }
+    EXPECT_FAILURE(muon_group_set(&by_text, reals[i].name, text), MUON_E_VALUE, shown,
+                   reals[i].range);
+    EXPECT_FAILURE(muon__group_load(&loaded, &by_hand, 3), MUON_E_VALUE, "group 'experts': ", shown,
+                   reals[i].range);
+    expect_same(&by_text, &before, "after a refusal");
+    expect_same(&loaded, &before, "after a refusal");
+}
+
+static void numbers_are_checked_up_to_the_edge_of_their_range(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(reals); i++) {
+        for (size_t v = 0; v < 3; v++) {
+            try_real(i, reals[i].good[v], 1);
+            try_real(i, reals[i].bad[v], 0);
+        }
+        try_real(i, (double)NAN, 0);
+        try_real(i, HUGE_VAL, 0);
+        try_real(i, -HUGE_VAL, 0);
+    }
+}
+
+static void flags_and_counts_are_checked_up_to_the_edge_of_their_range(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(ints); i++) {
+        for (size_t v = 0; v < 4; v++) {
+            int good = v < 2, value = good ? ints[i].good[v] : ints[i].bad[v - 2], got = 0;
+            muon_group by_text = fresh(), by_hand = fresh(), loaded;
+            memcpy((char *)&by_hand + ints[i].offset, &value, sizeof value);
+            char text[16];
+            snprintf(text, sizeof text, "%d", value);
+            if (good) {
+                set(&by_text, ints[i].name, text);
+                memcpy(&got, (char *)&by_text + ints[i].offset, sizeof got);
+                assert_int_equal(got, value);
+                assert_ok(muon__group_load(&loaded, &by_hand, 0));
+            } else {
+                EXPECT_FAILURE(muon_group_set(&by_text, ints[i].name, text), MUON_E_VALUE,
+                               ints[i].name, text);
+                EXPECT_FAILURE(muon__group_load(&loaded, &by_hand, 7), MUON_E_VALUE,
+                               "group 7: ", ints[i].name, text, ints[i].range);
+            }
+        }
+    }
+    muon_group group = fresh();
+    set(&group, "nesterov", "false");
+    assert_int_equal(group.nesterov, 0);
+    set(&group, "nesterov", "true");
+    assert_int_equal(group.nesterov, 1);
+}
+
+static void every_choice_is_set_by_its_name_and_no_other_value_passes(void **state)
+{
+    (void)state;
+    static const double custom[][3] = {{1, 2, 3}};
+    for (size_t i = 0; i < COUNT(choices); i++) {
+        muon_group group = fresh(), loaded;
+        group.custom = custom;
+        group.ncustom = 1;
+        int value = choices[i].first, got;
+        for (size_t c = 0; c < COUNT(choices[i].values) && choices[i].values[c]; c++, value++) {
+            set(&group, choices[i].name, choices[i].values[c]);
+            memcpy(&got, (char *)&group + choices[i].offset, sizeof got);
+            assert_int_equal(got, value);
+            assert_ok(muon__group_load(&loaded, &group, 0));
+        }
+        const int bad[] = {-1, choices[i].first - 1, value, 1000};
+        for (size_t b = 0; b < COUNT(bad); b++) {
+            group = fresh();
+            memcpy((char *)&group + choices[i].offset, &bad[b], sizeof bad[b]);
+            EXPECT_FAILURE(muon__group_load(&loaded, &group, 4), choices[i].error,
+                           "group 4: ", choices[i].name, choices[i].values[0]);
+        }
+        group = fresh();
+        EXPECT_FAILURE(muon_group_set(&group, choices[i].name, "nonsense"), choices[i].error,
+                       choices[i].name, "'nonsense'", choices[i].values[0], choices[i].values[1]);
+        EXPECT_FAILURE(muon_group_set(&group, choices[i].name, ""), choices[i].error, "''");
+    }
+    assert_string_equal(muon__rule_name(MUON_RULE_FROZEN), "frozen");
+    assert_string_equal(muon__lr_mode_name(MUON_LR_SPECTRAL), "spectral");
+    assert_string_equal(muon__coefficients_name(MUON_COEFFICIENTS_DEEPSEEK_V4), "deepseek_v4");
+    assert_string_equal(muon__algorithm_name(MUON_ALGORITHM_GRAM), "gram");
+}
+
+static void text_that_is_not_the_whole_value_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {{"lr", ""},
+                                         {"lr", " 1"},
+                                         {"lr", "1 "},
+                                         {"lr", "0.1x"},
+                                         {"lr", "0,1"},
+                                         {"lr", "lr"},
+                                         {"lr", "1e"},
+                                         {"lr", "--1"},
+                                         {"lr", "1e999"},
+                                         {"lr", "nan"},
+                                         {"lr", "inf"},
+                                         {"ns_steps", ""},
+                                         {"ns_steps", "5.0"},
+                                         {"ns_steps", " 5"},
+                                         {"ns_steps", "5 "},
+                                         {"ns_steps", "0x5"},
+                                         {"ns_steps", "five"},
+                                         {"ns_steps", "99999999999999999999"},
+                                         {"ns_steps", "4294967301"},
+                                         {"nesterov", "yes"},
+                                         {"nesterov", "True"},
+                                         {"nesterov", "01"},
+                                         {"nesterov", ""},
+                                         {"rule", "Muon"},
+                                         {"rule", "muon "}};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        muon_group group = fresh(), before = fresh();
+        muon_status status = muon_group_set(&group, bad[i][0], bad[i][1]);
+        if (status != MUON_E_VALUE)
+            fail_msg("%s = '%s' gives %s", bad[i][0], bad[i][1], muon_status_name(status));
+        if (!strstr(muon_last_error(), bad[i][0])) fail_msg("%s", muon_last_error());
+        expect_same(&group, &before, "after a refusal");
+    }
+}
+
+static void unknown_names_are_errors_that_list_the_known_and_suggest_the_near(void **state)
+{
+    (void)state;
+    muon_group group = fresh();
+    EXPECT_FAILURE(muon_group_set(&group, "weight_decy", "1"), MUON_E_NAME, "'weight_decy'",
+                   "did you mean 'weight_decay'?", "lr, weight_decay, clip", "adam_eps_mode");
+    EXPECT_FAILURE(muon_group_set(&group, "learning_rate", "1"), MUON_E_NAME,
+                   "is unknown; known: "); /* nothing is near */
+    EXPECT_FAILURE(muon_group_set(&group, "beta", "1"), MUON_E_NAME,
+                   "did you mean 'beta1'?"); /* the first of two */
+    EXPECT_FAILURE(muon_group_set(&group, "name", "x"), MUON_E_NAME, "'name'");
+    EXPECT_FAILURE(muon_group_set(&group, "", "1"), MUON_E_NAME, "''");
+    EXPECT_FAILURE(muon_group_set(&group, "coefficients", "polarexpress"), MUON_E_VALUE,
+                   "did you mean 'polar_express'?");
+    EXPECT_FAILURE(muon_group_preset(&group, "Torch"), MUON_E_NAME, "'Torch'",
+                   "did you mean 'torch'?",
+                   "torch, keller, moonlight, megatron, dion, xtuner, motif");
+    char monster[5000];
+    memset(monster, 'x', sizeof monster);
+    monster[sizeof monster - 1] = 0;
+    EXPECT_FAILURE(muon_group_set(&group, monster, "1"), MUON_E_NAME, "known: rule, lr");
+    EXPECT_FAILURE(muon_group_set(&group, "lr", monster), MUON_E_VALUE, "must be a number");
+}
+
+static void null_arguments_and_foreign_structs_are_refused(void **state)
+{
+    (void)state;
+    muon_group group = fresh(), loaded;
+    EXPECT_FAILURE(muon_group_set(&group, NULL, "1"), MUON_E_ARG, "NULL");
+    EXPECT_FAILURE(muon_group_set(&group, "lr", NULL), MUON_E_ARG, "lr");
+    EXPECT_FAILURE(muon_group_set(NULL, "lr", "1"), MUON_E_ARG, "muon_group");
+    EXPECT_FAILURE(muon_group_preset(NULL, "torch"), MUON_E_ARG, "muon_group");
+    EXPECT_FAILURE(muon_group_preset(&group, NULL), MUON_E_ARG, "preset");
+    EXPECT_FAILURE(muon__group_load(&loaded, NULL, 0), MUON_E_ARG, "muon_group");
+    group.struct_size = 0;
+    EXPECT_FAILURE(muon_group_set(&group, "lr", "1"), MUON_E_VERSION, "muon_group");
+    EXPECT_FAILURE(muon_group_preset(&group, "torch"), MUON_E_VERSION, "muon_group");
+    EXPECT_FAILURE(muon__group_load(&loaded, &group, 0), MUON_E_VERSION, "muon_group");
+}
+
+/* A program of the future hands us larger structs, one after the other. */
+static void groups_of_a_newer_program_are_loaded_set_and_preset(void **state)
+{
+    (void)state;
+    struct {
+        muon_group group;
+        double later;
+    } list[2];
+    for (int i = 0; i < 2; i++) {
+        muon_group_init(&list[i].group, sizeof list[i]);
+        assert_true(list[i].later == 0);
+        set(&list[i].group, "lr", "0.25");
+        assert_ok(muon_group_preset(&list[i].group, "keller"));
+        list[i].group.momentum = 0.5 + i / 10.0;
+        assert_int_equal(list[i].group.struct_size, sizeof list[i]);
+    }
+    muon_group loaded;
+    assert_ok(muon__group_load_at(&loaded, &list[0].group, 1));
+    assert_int_equal(loaded.struct_size, sizeof loaded);
+    assert_true(loaded.momentum == 0.6 && loaded.lr == 0.02);
+    list[1].group.momentum = -1;
+    EXPECT_FAILURE(muon__group_load_at(&loaded, &list[0].group, 1), MUON_E_VALUE,
+                   "group 1: momentum is -1");
+    list[1].later = 1; /* a setting this library cannot know */
+    EXPECT_FAILURE(muon__group_load_at(&loaded, &list[0].group, 1), MUON_E_VERSION, "newer");
+}
+
+static void custom_coefficients_must_be_there_and_finite(void **state)
+{
+    (void)state;
+    double custom[MUON_MAX_NS_STEPS + 1][3] = {{1, 2, 3}, {4, 5, 6}};
+    muon_group group = fresh(), loaded;
+    group.coefficients = MUON_COEFFICIENTS_CUSTOM;
+    EXPECT_FAILURE(muon__group_load(&loaded, &group, 2), MUON_E_ARG, "group 2: ", "custom", "NULL");
+    group.custom = (const double(*)[3])custom;
+    const int bad[] = {0, -1, MUON_MAX_NS_STEPS + 1};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        char shown[32];
+        snprintf(shown, sizeof shown, "ncustom is %d", bad[i]);
+        group.ncustom = bad[i];
+        EXPECT_FAILURE(muon__group_load(&loaded, &group, 2), MUON_E_VALUE, shown, "1..64");
+    }
+    group.ncustom = MUON_MAX_NS_STEPS;
+    assert_ok(muon__group_load(&loaded, &group, 2));
+    assert_ptr_equal(loaded.custom, custom); /* still the caller's */
+    custom[1][2] = (double)NAN;
+    EXPECT_FAILURE(muon__group_load(&loaded, &group, 2), MUON_E_VALUE, "custom[1][2] is nan");
+    custom[1][2] = HUGE_VAL;
+    EXPECT_FAILURE(muon__group_load(&loaded, &group, 2), MUON_E_VALUE, "custom[1][2] is inf");
+    group.coefficients = MUON_COEFFICIENTS_YOU; /* then the list does not matter */
+    assert_ok(muon__group_load(&loaded, &group, 2));
+}
+
+static void only_rule_and_momentum_dtype_are_fixed_at_creation(void **state)
+{
+    (void)state;
+    muon_group from = fresh(), to = fresh();
+    from.name = "all";
+    for (size_t i = 0; i < COUNT(reals); i++)
+        memcpy((char *)&to + reals[i].offset, &reals[i].good[1], sizeof(double));
+    to.clip = to.nesterov = 0;
+    to.ns_steps = 7;
+    to.momentum_form = MUON_EMA;
+    to.lr_mode = MUON_LR_NONE;
+    to.coefficients = MUON_COEFFICIENTS_CANS;
+    to.algorithm = MUON_ALGORITHM_GRAM;
+    to.eps_mode = MUON_EPS_ADD;
+    to.adam_eps_mode = MUON_ADAM_EPS_RAW;
+    assert_ok(muon__group_check_change(&from, &to, 0));
+    to.momentum_dtype = MUON_BF16;
+    EXPECT_FAILURE(muon__group_check_change(&from, &to, 0), MUON_E_VALUE, "group 'all'",
+                   "momentum_dtype is f32", "bf16");
+    to = from;
+    to.rule = MUON_RULE_ADAMW;
+    EXPECT_FAILURE(muon__group_check_change(&from, &to, 0), MUON_E_VALUE, "group 'all'",
+                   "rule is muon", "adamw");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fresh_group_has_the_documented_defaults),
+        cmocka_unit_test(numbers_that_are_infinite_in_f32_are_refused),
+        cmocka_unit_test(every_field_is_listed_once_in_this_test_and_in_the_library),
+        cmocka_unit_test(help_ends_with_the_default_and_names_every_choice),
+        cmocka_unit_test(numbers_are_checked_up_to_the_edge_of_their_range),
+        cmocka_unit_test(flags_and_counts_are_checked_up_to_the_edge_of_their_range),
+        cmocka_unit_test(every_choice_is_set_by_its_name_and_no_other_value_passes),
+        cmocka_unit_test(text_that_is_not_the_whole_value_is_refused),
+        cmocka_unit_test(unknown_names_are_errors_that_list_the_known_and_suggest_the_near),
+        cmocka_unit_test(null_arguments_and_foreign_structs_are_refused),
+        cmocka_unit_test(groups_of_a_newer_program_are_loaded_set_and_preset),
+        cmocka_unit_test(custom_coefficients_must_be_there_and_finite),
+        cmocka_unit_test(only_rule_and_momentum_dtype_are_fixed_at_creation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,228 @@
+/* test_train_trace.c - the trace of a training run, read back as the viewers read it. */
+#include "tests/train/train_records.h"
+
+#include "train/run/trace.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/muon-test-XXXXXX";
+
+static const char *path_of(const char *name)
+{
+    static char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+/* The events of a trace; the caller drops the root. */
+static json_t *trace_of(const train_record *run, json_t **events)
+{
+    json_error_t error;
+    assert_ok(train_trace_write(path_of("trace.json"), run));
+    json_t *root = json_load_file(path_of("trace.json"), JSON_REJECT_DUPLICATES, &error);
+    if (!root) fail_msg("line %d: %s", error.line, error.text);
+    unlink(path_of("trace.json"));
+    *events = json_object_get(root, "traceEvents");
+    assert_true(json_is_array(*events));
+    return root;
+}
+
+static const char *text_of(const json_t *event, const char *key)
+{
+    const char *text = json_string_value(json_object_get(event, key));
+    return text ? text : "";
+}
+
+static int is(const json_t *event, const char *kind, int process)
+{
+    return strcmp(text_of(event, "ph"), kind) == 0 &&
+           json_integer_value(json_object_get(event, "pid")) == process;
+}
+
+/* In nanoseconds, exactly. */
+static int64_t time_of(const json_t *event, const char *key)
+{
+    const json_t *value = json_object_get(event, key);
+    if (!json_is_number(value)) fail_msg("%s has no %s", text_of(event, "name"), key);
+    return (int64_t)llround(json_number_value(value) * 1000);
+}
+
+/* Slices of a process come in the order in which they begin; each is inside of the one that is open or
+ * begins when it is over. Counts those at each depth. */
+static void check_nesting(const json_t *events, int process, size_t depths[4])
+{
+    struct {
+        int64_t begin, end;
+    } open[4];
+    size_t i, depth = 0;
+    int64_t last = 0;
+    json_t *event;
+    memset(depths, 0, 4 * sizeof *depths);
+    json_array_foreach(events, i, event)
+    {
+        if (!is(event, "X", process)) continue;
+        int64_t begin = time_of(event, "ts"), end = begin + time_of(event, "dur");
+        if (begin < last) fail_msg("slice %zu begins before the one in front of it", i);
+        last = begin;
+        while (depth > 0 && begin >= open[depth - 1].end)
+            depth--;
+        if (depth > 0 && end > open[depth - 1].end)
+            fail_msg("slice %zu (%s) ends at %lld, what it is in at %lld", i,
+                     text_of(event, "name"), (long long)end, (long long)open[depth - 1].end);
+        assert_true(depth < 4);
+        depths[depth]++;
+        open[depth].begin = begin;
+        open[depth++].end = end;
+    }
+}
+
+static void slices_nest_on_every_rank(void **state)
+{
+    static const int ranks[] = {1, 2, 64};
+    (void)state;
+    for (size_t i = 0; i < COUNT(ranks); i++) {
+        made_run how = {"Muon", 1, 20, 20, ranks[i], 0.01};
+        train_record run = made_record(&how);
+        json_t *events, *root = trace_of(&run, &events);
+        for (int rank = 0; rank < ranks[i]; rank++) {
+            size_t depths[4];
+            check_nesting(events, rank + 1, depths);
+            assert_int_equal(depths[0], 20);                          /* steps */
+            assert_int_equal(depths[1], 20 * (ranks[i] > 1 ? 4 : 2)); /* parts */
+            assert_int_equal(depths[2], 20 * (ranks[i] > 1 ? 8 : 6)); /* phases */
+        }
+        json_decref(root);
+        train_record_free(&run);
+    }
+}
+
+/* Clocks of ranks differ, phases may add up to more than the step they are in, and numbers may be
+ * none. */
+static void slices_nest_whatever_clocks_say(void **state)
+{
+    made_run how = {"Muon", 1, 50, 50, 2, 0.01};
+    train_record run = made_record(&how);
+    size_t depths[4];
+    (void)state;
+    for (size_t i = 0; i < 50; i++) {
+        run.steps[i].begin *= 0.7; /* before the last one is over */
+        run.rank_steps[2 * i].phase[MUON_PHASE_ORTHO] *= 3;
+        run.rank_steps[2 * i + 1].phase[i % MUON_NPHASES] = i % 3 ? (double)NAN : -1;
+    }
+    run.rank_steps[4].optimizer = HUGE_VAL;
+    run.steps[7].begin = (double)NAN;
+    json_t *events, *root = trace_of(&run, &events);
+    for (int rank = 0; rank < 2; rank++) {
+        check_nesting(events, rank + 1, depths);
+        assert_int_equal(depths[0], 50);
+        assert_int_equal(depths[3], 0);
+    }
+    json_decref(root);
+    train_record_free(&run);
+}
+
+static void processes_are_named_for_their_ranks(void **state)
+{
+    made_run how = {"Mu\"on\\\n\xff", 1, 2, 2, 2, 0.01};
+    train_record run = made_record(&how);
+    json_t *events, *root = trace_of(&run, &events), *event;
+    static const char *const want[] = {"Mu\"on\\\n\xef\xbf\xbd, rank 0",
+                                       "Mu\"on\\\n\xef\xbf\xbd, rank 1",
+                                       "Mu\"on\\\n\xef\xbf\xbd, numbers"};
+    size_t i, found = 0;
+    (void)state;
+    json_array_foreach(events, i, event)
+    {
+        if (strcmp(text_of(event, "name"), "process_name") != 0) continue;
+        const char *name = text_of(json_object_get(event, "args"), "name");
+        assert_true(found < 3);
+        assert_string_equal(name, want[found]);
+        assert_int_equal(json_integer_value(json_object_get(event, "pid")), found + 1);
+        found++;
+    }
+    assert_int_equal(found, 3);
+    json_decref(root);
+    train_record_free(&run);
+}
+
+static void counters_have_every_finite_number_in_order(void **state)
+{
+    made_run how = {"Muon", 1, 60, 60, 1, 0.01};
+    train_record run = made_record(&how);
+    (void)state;
+    run.steps[3].loss = (double)NAN;
+    run.steps[4].loss = HUGE_VAL;
+    json_t *events, *root = trace_of(&run, &events), *event;
+    static const struct {
+        const char *name;
+        size_t want;
+    } cases[] = {
+        {"loss", 58}, {"learning rate", 60}, {"gradient norm", 60}, {"validation loss", 4}};
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        size_t i, got = 0;
+        int64_t last = -1;
+        json_array_foreach(events, i, event)
+        {
+            if (!is(event, "C", 2) || strcmp(text_of(event, "name"), cases[c].name) != 0) continue;
+            assert_true(json_is_number(json_object_get(json_object_get(event, "args"), "value")));
+            assert_true(time_of(event, "ts") >= last);
+            last = time_of(event, "ts");
+            got++;
+        }
+        if (got != cases[c].want)
+            fail_msg("%s: got %zu, want %zu", cases[c].name, got, cases[c].want);
+    }
+    json_decref(root);
+    train_record_free(&run);
+}
+
+static void a_run_without_steps_is_a_trace_too(void **state)
+{
+    train_record run = {.nranks = 0};
+    json_t *events, *root = trace_of(&run, &events);
+    (void)state;
+    assert_int_equal(json_array_size(events), 2); /* the name and place of what has no numbers */
+    json_decref(root);
+}
+
+static void a_trace_that_cannot_be_written_says_so(void **state)
+{
+    train_record run = {.nranks = 0};
+    (void)state;
+    assert_fails(train_trace_write(path_of("missing/trace.json"), &run), MUON_E_IO,
+                 "missing/trace.json: cannot be written");
+    assert_fails(train_trace_write("/dev/full", &run), MUON_E_IO, "No space left");
+    assert_fails(train_trace_write(NULL, &run), MUON_E_ARG, "path");
+    assert_fails(train_trace_write(path_of("x"), NULL), MUON_E_ARG, "run");
+    testlib_allow_allocations(0);
+    muon_status status = train_trace_write(path_of("x"), &run);
+    testlib_allow_allocations(-1);
+    assert_int_equal(status, MUON_E_NOMEM);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slices_nest_on_every_rank),
+        cmocka_unit_test(slices_nest_whatever_clocks_say),
+        cmocka_unit_test(processes_are_named_for_their_ranks),
+        cmocka_unit_test(counters_have_every_finite_number_in_order),
+        cmocka_unit_test(a_run_without_steps_is_a_trace_too),
+        cmocka_unit_test(a_trace_that_cannot_be_written_says_so),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,199 @@
+#include "tests/world/step_oracle.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ns/coefficients.h"
+
+static double *zeros(int64_t n)
+{
+    double *x = calloc((size_t)n, sizeof *x);
+    assert_non_null(x);
+    return x;
+}
+
+static int64_t size_of(const oracle *o)
+{
+    return o->batch * o->rows * o->cols;
+}
+
+void oracle_init(oracle *o, const model *m, size_t p, int64_t batch, int64_t rows, int64_t cols)
+{
+    *o = (oracle){.batch = batch, .rows = rows, .cols = cols};
+    int64_t n = size_of(o);
+    assert_int_equal(n, model_numel(&m->params[p]));
+    o->start = zeros(n);
+    o->w = zeros(n);
+    o->m = zeros(n);
+    o->v = zeros(n);
+    for (int64_t i = 0; i < n; i++)
+        o->start[i] = o->w[i] = (double)model_weight(m, p, i);
+}
+
+void oracle_free(oracle *o)
+{
+    free(o->start);
+    free(o->w);
+    free(o->m);
+    free(o->v);
+}
+
+double oracle_bf16(double x)
+{
+    int exponent;
+    double fraction = frexp((double)(float)x, &exponent); /* 8 bits of it are kept */
+    return ldexp(nearbyint(ldexp(fraction, 8)), exponent - 8);
+}
+
+double oracle_factor(const muon_group *group, double rows, double cols)
+{
+    switch (group->lr_mode) {
+    case MUON_LR_RMS_NORM:
+        return group->lr_scale * 0.2 * sqrt(rows > cols ? rows : cols);
+    case MUON_LR_SPECTRAL_NORM:
+        return group->lr_scale * sqrt(rows / cols);
+    case MUON_LR_ORIGINAL:
+        return group->lr_scale * (rows > cols ? sqrt(rows / cols) : 1);
+    case MUON_LR_SPECTRAL:
+        return group->lr_scale * sqrt(rows > cols ? rows : cols);
+    case MUON_LR_NONE:
+        break;
+    }
+    return group->lr_scale;
+}
+
+/* M becomes the new momentum; u[i] is what is orthogonalized. */
+static void momentum(oracle *o, double *u, const muon_group *group, const model *m, size_t p,
+                     double multiplier)
+{
+    double mu = group->momentum;
+    for (int64_t i = 0; i < size_of(o); i++) {
+        double g = (double)model_grad(m, p, i) * multiplier;
+        if (group->momentum_form == MUON_EMA) {
+            o->m[i] = mu * o->m[i] + (1 - mu) * g;
+            u[i] = group->nesterov ? mu * o->m[i] + (1 - mu) * g : o->m[i];
+        } else {
+            o->m[i] = mu * o->m[i] + g;
+            u[i] = group->nesterov ? mu * o->m[i] + g : o->m[i];
+        }
+        if (group->momentum_dtype == MUON_BF16) o->m[i] = oracle_bf16(o->m[i]);
+        if (o->wire_bf16) u[i] = oracle_bf16(u[i]);
+    }
+}
+
+int64_t oracle_elements(const oracle *o, int64_t batch, int matrix, int64_t *index, int64_t *rows)
+{
+    int64_t n = 0;
+    *rows = 0;
+    for (int64_t r = 0; r < o->rows; r++) {
+        int64_t before = n;
+        for (int64_t c = 0; c < o->cols; c++)
+            if ((o->matrix_of ? o->matrix_of(r, c) : 0) == matrix)
+                index[n++] = (batch * o->rows + r) * o->cols + c;
+        *rows += n > before;
+    }
+    return n;
+}
+
+/* What the matrix is divided by, in units of its norm. */
+static double divisor(const muon_group *group, double norm_scale, const float *x, int64_t n)
+{
+    double norm = 0;
+    for (int64_t i = 0; i < n; i++)
+        norm += (double)x[i] * (double)x[i];
+    norm = sqrt(norm);
+    if (norm == 0 || group->eps_mode == MUON_EPS_RELATIVE) return norm_scale * (1 + group->ns_eps);
+    if (group->eps_mode == MUON_EPS_ADD) return norm_scale + group->ns_eps / norm;
+    return fmax(norm_scale, group->ns_eps / norm);
+}
+
+typedef struct room {
+    int64_t *index;
+    float *x;
+    double *u, *orthogonal;
+} room;
+
+/* Moves the weights of one matrix; 0 if there is none of this number. */
+static int update_matrix(oracle *o, const room *r, const muon_group *group, int64_t batch,
+                         int matrix)
+{
+    int64_t rows, n = oracle_elements(o, batch, matrix, r->index, &rows);
+    if (n == 0) return 0;
+    int64_t cols = n / rows;
+    for (int64_t i = 0; i < n; i++)
+        r->x[i] = (float)r->u[r->index[i]];
+    ns_steps steps;
+    assert_ok(muon__ns_steps_make(&steps, group));
+    testlib_newton_schulz(r->orthogonal, r->x, rows, cols, (const double(*)[3])steps.abc,
+                          steps.count, divisor(group, steps.norm_scale, r->x, n));
+    double factor = o->transposed ? oracle_factor(group, (double)cols, (double)rows)
+                                  : oracle_factor(group, (double)rows, (double)cols);
+    for (int64_t i = 0; i < n; i++) {
+        double step = group->lr * factor * r->orthogonal[i];
+        o->w[r->index[i]] -= step;
+        o->update_sumsq += step * step;
+    }
+    o->update_elements += (double)n;
+    return 1;
+}
+
+void oracle_muon(oracle *o, const muon_group *group, const model *m, size_t p, double multiplier)
+{
+    int64_t n = size_of(o);
+    room r = {malloc((size_t)n * sizeof *r.index), malloc((size_t)n * sizeof *r.x), zeros(n),
+              zeros(n)};
+    assert_true(r.index && r.x);
+    momentum(o, r.u, group, m, p, multiplier);
+    for (int64_t i = 0; i < n; i++)
+        o->w[i] *= 1 - group->lr * group->weight_decay;
+    o->update_sumsq = o->update_elements = 0;
+    for (int64_t b = 0; b < o->batch; b++)
+        for (int matrix = 0; update_matrix(o, &r, group, b, matrix);)
+            matrix++;
+    o->step++;
+    free(r.index);
+    free(r.x);
+    free(r.u);
+    free(r.orthogonal);
+}
+
+void oracle_adamw(oracle *o, const muon_group *group, const model *m, size_t p, double multiplier)
+{
+    double t = (double)++o->step;
+    double correction1 = 1 - pow(group->beta1, t), correction2 = 1 - pow(group->beta2, t);
+    for (int64_t i = 0; i < size_of(o); i++) {
+        double g = (double)model_grad(m, p, i) * multiplier;
+        o->m[i] = group->beta1 * o->m[i] + (1 - group->beta1) * g;
+        o->v[i] = group->beta2 * o->v[i] + (1 - group->beta2) * g * g;
+        double root = group->adam_eps_mode == MUON_ADAM_EPS_RAW
+                          ? (sqrt(o->v[i]) + group->adam_eps) / sqrt(correction2)
+                          : sqrt(o->v[i] / correction2) + group->adam_eps;
+        o->w[i] *= 1 - group->lr * group->weight_decay;
+        o->w[i] -= group->lr * (o->m[i] / correction1) / root;
+    }
+}
+
+double oracle_weight_error(const oracle *o, const model *m, size_t p)
+{
+    double error = 0, moved = 0;
+    for (int64_t i = 0; i < size_of(o); i++) {
+        error += pow((double)model_weight(m, p, i) - o->w[i], 2);
+        moved += pow(o->w[i] - o->start[i], 2);
+    }
+    return sqrt(error / moved);
+}
+
+double oracle_state_error(const double *want, const muon_tensor *got)
+{
+    double error = 0, norm = 0;
+    int64_t n = (int64_t)(got->bytes / (got->dtype == MUON_BF16 ? 2 : 4));
+    for (int64_t i = 0; i < n; i++) {
+        double value = got->dtype == MUON_BF16
+                           ? (double)model_bf16(((const uint16_t *)got->data)[i])
+                           : (double)((const float *)got->data)[i];
+        error += pow(value - want[i], 2);
+        norm += want[i] * want[i];
+    }
+    return sqrt(error / norm);
+}
