@@ -3,6 +3,7 @@
  *     mpicc mpi_step.c $(pkg-config --cflags --libs libmuon_mpi) -o mpi_step
  *     mpirun -n 1 ./mpi_step; mpirun -n 3 ./mpi_step       # the same checksum
  */
+#include "muon/plan.h"
 #include <muon/muon_mpi.h>
 
 #include <stdio.h>
@@ -56,9 +57,10 @@ int main(int argc, char **argv)
     int64_t numel[NPARAMS], first[NPARAMS] = {0};
     for (size_t p = 0; p < NPARAMS; p++) {
         muon_part part;
-        numel[p] = muon_plan_shard_numel(muon_get_plan(opt), p, comm->rank);
+        numel[p] = muon_plan_count_elements(muon_opt_get_plan(opt), p, comm->rank);
         if (numel[p] == 0) continue;
-        check(muon_plan_part(muon_get_plan(opt), p, comm->rank, 0, &part, sizeof part), "part");
+        check(muon_plan_get_part(muon_opt_get_plan(opt), p, comm->rank, 0, &part, sizeof part),
+              "part");
         first[p] = part.begin[0] * (numel[p] / (part.end[0] - part.begin[0]));
         buffers[p].param = weight[p] = calloc((size_t)numel[p], sizeof(float));
         buffers[p].grad = grad[p] = calloc((size_t)numel[p], sizeof(float));

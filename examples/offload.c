@@ -98,8 +98,8 @@ static muon_status create(muon_opt **opt, device *d)
 
 static muon_status set_lr(muon_opt *opt, double lr)
 {
-    muon_status status = muon_set_lr(opt, 0, lr);
-    return status == MUON_OK ? muon_set_lr(opt, 1, lr) : status;
+    muon_status status = muon_opt_set_lr(opt, 0, lr);
+    return status == MUON_OK ? muon_opt_set_lr(opt, 1, lr) : status;
 }
 
 static muon_status train(muon_opt *opt, device *d, float (*master)[MATRIX], double *first,

@@ -2,7 +2,7 @@
  *
  * A plan needs no weights and no memory for a step: it tells beforehand which matrices will be
  * orthogonalized, by which algorithm and at what cost. docs/matrices.md is about the descriptions. */
-#include <muon/muon.h>
+#include <muon/plan.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -85,11 +85,11 @@ int main(void)
     printf("\nThe first matrices one by one:\n");
     for (size_t i = 0; i < 6; i++) {
         muon_matrix m;
-        if (muon_plan_matrix(plan, i, &m, sizeof m) != MUON_OK) return 1;
+        if (muon_plan_get_matrix(plan, i, &m, sizeof m) != MUON_OK) return 1;
         printf("  %-26s row %4lld  %4lld x %lld  %5.1f Gflop\n", tensors[m.param].name,
                (long long)m.row, (long long)m.rows, (long long)m.cols, m.flops / 1e9);
     }
-    int expected = muon_plan_nmatrices(plan) == 3 + 3 + 16 + 32 + 128 + 64 + 1;
+    int expected = muon_plan_count_matrices(plan) == 3 + 3 + 16 + 32 + 128 + 64 + 1;
     muon_plan_destroy(plan);
     return expected ? 0 : 1;
 }

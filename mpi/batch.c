@@ -67,7 +67,7 @@ void muon__mpi_batch_free(muon_batch *b)
 static muon_status check_order(const mpi_comm *c)
 {
     if (!c->is_lost) return MUON_OK;
-    return muon_comm_fail(MUON_E_COMM,
+    return muon_error_set(MUON_E_COMM,
                           "rank %d: messages of this muon_comm were lost in an earlier failure: "
                           "make a new one (muon_mpi_create)",
                           c->comm.rank);
@@ -81,11 +81,11 @@ static muon_status open_batch(void *self, muon_batch **out, muon_direction direc
     if (status != MUON_OK) return status;
     int64_t n = count_requests(messages, nmessages);
     if (n > INT_MAX)
-        return muon_comm_fail(MUON_E_COMM, "rank %d: a batch of %lld MPI requests is too large",
+        return muon_error_set(MUON_E_COMM, "rank %d: a batch of %lld MPI requests is too large",
                               c->comm.rank, (long long)n);
     muon_batch *b = calloc(1, sizeof *b + (size_t)n * sizeof b->request[0]);
     if (!b)
-        return muon_comm_fail(MUON_E_NOMEM, "rank %d: out of memory for %lld MPI requests",
+        return muon_error_set(MUON_E_NOMEM, "rank %d: out of memory for %lld MPI requests",
                               c->comm.rank, (long long)n);
     b->direction = direction;
     for (size_t i = 0; i < nmessages; i++) {
@@ -153,7 +153,7 @@ static muon_status check_bytes(const mpi_comm *c, const request *r, const MPI_St
     int bytes = 0;
     MPI_Get_count(status, MPI_BYTE, &bytes);
     if (bytes == r->bytes) return MUON_OK;
-    return muon_comm_fail(MUON_E_COMM, "rank %d: %d bytes came from rank %d instead of %d",
+    return muon_error_set(MUON_E_COMM, "rank %d: %d bytes came from rank %d instead of %d",
                           c->comm.rank, bytes, r->peer, r->bytes);
 }
 

@@ -32,31 +32,31 @@ muon_status muon__mpi_fail(int code, const char *format, ...)
         snprintf(why, sizeof why, "MPI error %d", code);
     for (char *c = why; *c; c++) /* some explain themselves in several lines */
         if (*c == '\n') *c = ' ';
-    return muon_comm_fail(MUON_E_COMM, "%s: %s", what, why);
+    return muon_error_set(MUON_E_COMM, "%s: %s", what, why);
 }
 
 /* May this thread call MPI at all? Without that, the other ranks cannot be told either. */
 static muon_status check_caller(MPI_Comm comm)
 {
     if (!muon__mpi_is_up())
-        return muon_comm_fail(MUON_E_COMM, "muon_mpi_create: MPI has not been initialised, or has "
+        return muon_error_set(MUON_E_COMM, "muon_mpi_create: MPI has not been initialised, or has "
                                            "been finalised already");
     int level = MPI_THREAD_SINGLE, is_main = 1;
     MPI_Query_thread(&level);
     if (level < MPI_THREAD_SERIALIZED) MPI_Is_thread_main(&is_main);
     if (!is_main)
-        return muon_comm_fail(MUON_E_COMM,
+        return muon_error_set(MUON_E_COMM,
                               "muon_mpi_create: MPI was initialised by another thread, "
                               "and only that one may call it (MPI_THREAD_FUNNELED)");
     if (comm == MPI_COMM_NULL)
-        return muon_comm_fail(MUON_E_ARG,
+        return muon_error_set(MUON_E_ARG,
                               "muon_mpi_create: the communicator is MPI_COMM_NULL; a rank "
                               "that is not part of one must not call this");
     int inter = 0;
     int code = MPI_Comm_test_inter(comm, &inter);
     if (code != MPI_SUCCESS) return muon__mpi_fail(code, "muon_mpi_create: the communicator");
     if (inter)
-        return muon_comm_fail(MUON_E_ARG,
+        return muon_error_set(MUON_E_ARG,
                               "muon_mpi_create: an inter-communicator has two groups of "
                               "ranks; merge them first (MPI_Intercomm_merge)");
     return MUON_OK;
@@ -101,7 +101,7 @@ static muon_status agree(MPI_Comm mpi, int rank, muon_status status)
     snprintf(text, sizeof text, "%s", rank == worst.rank ? muon_last_error() : "");
     code = MPI_Bcast(text, (int)sizeof text, MPI_CHAR, worst.rank, mpi);
     if (code != MPI_SUCCESS) return muon__mpi_fail(code, "muon_mpi_create: MPI_Bcast");
-    return muon_comm_fail((muon_status)worst.status, "muon_mpi_create on rank %d: %s", worst.rank,
+    return muon_error_set((muon_status)worst.status, "muon_mpi_create on rank %d: %s", worst.rank,
                           text);
 }
 
@@ -111,14 +111,14 @@ static muon_status make(mpi_comm **out, MPI_Comm mpi, int rank, int sharing)
     int level = MPI_THREAD_SINGLE, size = 0;
     MPI_Query_thread(&level);
     if (level == MPI_THREAD_SINGLE)
-        return muon_comm_fail(MUON_E_COMM,
+        return muon_error_set(MUON_E_COMM,
                               "MPI was initialised for a process without threads, and libmuon has "
                               "threads (that never call MPI): ask MPI_Init_thread for "
                               "MPI_THREAD_FUNNELED");
     int code = MPI_Comm_size(mpi, &size);
     if (code != MPI_SUCCESS) return muon__mpi_fail(code, "MPI_Comm_size");
     mpi_comm *c = calloc(1, sizeof *c);
-    if (!c) return muon_comm_fail(MUON_E_NOMEM, "out of memory");
+    if (!c) return muon_error_set(MUON_E_NOMEM, "out of memory");
     c->comm = (muon_comm){.struct_size = sizeof c->comm,
                           .ops = &muon__mpi_ops,
                           .self = c,
@@ -150,7 +150,7 @@ muon_status muon_mpi_create(muon_comm **out, MPI_Comm comm)
     if (code != MPI_SUCCESS)
         status = muon__mpi_fail(code, "which ranks share processors");
     else if (!out)
-        status = muon_comm_fail(MUON_E_ARG, "out is NULL");
+        status = muon_error_set(MUON_E_ARG, "out is NULL");
     else
         status = make(&c, mpi, rank, sharing);
     status = agree(mpi, rank, status);

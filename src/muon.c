@@ -48,7 +48,7 @@ void muon_destroy(muon_opt *opt)
     muon__opt_destroy(opt);
 }
 
-const muon_plan *muon_get_plan(const muon_opt *opt)
+const muon_plan *muon_opt_get_plan(const muon_opt *opt)
 {
     return opt ? opt->plan : NULL;
 }

@@ -157,7 +157,7 @@ class Library:
             ("muon_status_name", c.c_char_p, c.c_int),
             ("muon_param_init", None, c.POINTER(Param), c.c_size_t),
             ("muon_group_init", None, c.POINTER(Group), c.c_size_t),
-            ("muon_group_preset", c.c_int, c.POINTER(Group), c.c_char_p),
+            ("muon_group_set_preset", c.c_int, c.POINTER(Group), c.c_char_p),
             ("muon_group_set", c.c_int, c.POINTER(Group), c.c_char_p, c.c_char_p),
             ("muon_config_init", None, c.POINTER(Config), c.c_size_t),
             ("muon_create", c.c_int, c.POINTER(c.c_void_p), c.POINTER(Config), c.POINTER(Param),
@@ -188,7 +188,7 @@ class Library:
         group = self.new(Group, self.dll.muon_group_init)
         group.rule = RULE_ADAMW if adamw else RULE_MUON
         if preset:
-            self.check(self.dll.muon_group_preset(group, preset.encode()))
+            self.check(self.dll.muon_group_set_preset(group, preset.encode()))
         for field, value in settings.items():
             self.check(self.dll.muon_group_set(group, field.encode(), str(value).encode()))
         return group

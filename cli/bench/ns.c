@@ -2,6 +2,7 @@
 #include "cli/bench/bench.h"
 #include "cli/config/field.h"
 #include "cli/core/tensors.h"
+#include "muon/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,7 +122,7 @@ static int find_algorithm(ns_problem *p)
     param.shape[1] = p->cols;
     param.group = 0;
     muon_status status = muon_plan_create(&plan, &config, &param, 1);
-    if (status == MUON_OK) status = muon_plan_matrix(plan, 0, &matrix, sizeof matrix);
+    if (status == MUON_OK) status = muon_plan_get_matrix(plan, 0, &matrix, sizeof matrix);
     muon_plan_destroy(plan);
     if (status != MUON_OK) return cli_fail_library();
     p->base.algorithm = names[matrix.algorithm];
@@ -135,7 +136,7 @@ static int flops_of(const ns_problem *p, muon_algorithm algorithm, const compute
     settings.algorithm = algorithm;
     if (muon_ortho_create(&ortho, 1, p->rows, p->cols, &settings, 1, how->backend) != MUON_OK)
         return cli_fail_library();
-    *out = muon_ortho_flops(ortho) * (double)p->batch;
+    *out = muon_ortho_get_flops(ortho) * (double)p->batch;
     muon_ortho_destroy(ortho);
     return CLI_DONE;
 }

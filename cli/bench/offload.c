@@ -166,7 +166,8 @@ static int step(const runner *r)
 
 static int get_info(const runner *r, muon_offload_info *info)
 {
-    return muon_get_offload(r->opt, info, sizeof *info) == MUON_OK ? CLI_DONE : cli_fail_library();
+    return muon_opt_get_offload(r->opt, info, sizeof *info) == MUON_OK ? CLI_DONE
+                                                                       : cli_fail_library();
 }
 
 /* *last: when the file was last read or written, if that is later. */

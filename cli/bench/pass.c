@@ -4,6 +4,7 @@
  * never changes, so that weights and state after t steps are known in closed form, every element. */
 #include "cli/bench/bench.h"
 #include "cli/core/tensors.h"
+#include "muon/plan.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -165,7 +166,7 @@ static int create_optimizer(pass_problem *p, const compute *how)
     muon_matrix matrix = {.factor = 1};
     muon_status status = muon_create(&p->opt, &config, &param, 1);
     if (status == MUON_OK && muon)
-        status = muon_plan_matrix(muon_get_plan(p->opt), 0, &matrix, sizeof matrix);
+        status = muon_plan_get_matrix(muon_opt_get_plan(p->opt), 0, &matrix, sizeof matrix);
     p->factor = matrix.factor;
     free(blocks);
     return status == MUON_OK ? CLI_DONE : cli_fail_library();

@@ -3,6 +3,7 @@
  * Every tensor is cut over all ranks on its first dim. Both have taken the same steps when they are
  * verified, so their weights must have the same bits; and the messages must be those of the plan. */
 #include "cli/bench/ranks.h"
+#include "muon/plan.h"
 
 #include "cli/bench/model.h"
 #include "cli/core/launch.h"
@@ -48,7 +49,7 @@ static void give_memory(team *t, size_t i)
 
 static int allocate(ranks_problem *p, team *t, int rank)
 {
-    const muon_plan *plan = muon_get_plan(t->opt);
+    const muon_plan *plan = muon_opt_get_plan(t->opt);
     t->buffers = cli_alloc(p->m.count, sizeof *t->buffers);
     t->grads = cli_alloc(p->m.count, sizeof *t->grads);
     t->first = cli_alloc(p->m.count, sizeof *t->first);
@@ -56,9 +57,9 @@ static int allocate(ranks_problem *p, team *t, int rank)
     for (size_t i = 0; i < p->m.count; i++) {
         const muon_param *param = &p->m.params[i];
         muon_part part;
-        t->numel[i] = muon_plan_shard_numel(plan, i, rank);
+        t->numel[i] = muon_plan_count_elements(plan, i, rank);
         if (t->numel[i]) {
-            if (muon_plan_part(plan, i, rank, 0, &part, sizeof part) != MUON_OK)
+            if (muon_plan_get_part(plan, i, rank, 0, &part, sizeof part) != MUON_OK)
                 return cli_fail_library();
             t->first[i] = part.begin[0] * (bench_params_numel(param) / param->shape[0]);
         }
@@ -124,8 +125,8 @@ static int measure(ranks_problem *p, int repeat, double min_time)
 static int check_messages(const ranks_problem *p)
 {
     muon_rank_load planned;
-    if (muon_plan_rank(muon_get_plan(p->together.opt), launch_rank(), &planned, sizeof planned) !=
-        MUON_OK)
+    if (muon_plan_get_rank(muon_opt_get_plan(p->together.opt), launch_rank(), &planned,
+                           sizeof planned) != MUON_OK)
         return cli_fail_library();
     if (p->last.messages_sent == planned.messages_sent && p->last.bytes_sent == planned.bytes_sent)
         return CLI_DONE;
@@ -138,8 +139,9 @@ static int check_shard(const ranks_problem *p, size_t i, int rank, const float *
 {
     muon_part part = {.offset = 0};
     const muon_param *param = &p->m.params[i];
-    const muon_plan *plan = muon_get_plan(p->together.opt);
-    if (muon_plan_part(plan, i, rank, 0, &part, sizeof part) != MUON_OK) return cli_fail_library();
+    const muon_plan *plan = muon_opt_get_plan(p->together.opt);
+    if (muon_plan_get_part(plan, i, rank, 0, &part, sizeof part) != MUON_OK)
+        return cli_fail_library();
     int64_t first = part.begin[0] * (bench_params_numel(param) / param->shape[0]);
     const float *whole = (const float *)p->alone.buffers[i].param + first;
     if (memcmp(shard, whole, (size_t)n * sizeof *shard) == 0) return CLI_DONE;
@@ -149,7 +151,7 @@ static int check_shard(const ranks_problem *p, size_t i, int rank, const float *
 /* Rank 0 has the whole; the others send their shards there. */
 static int check_weights(const ranks_problem *p)
 {
-    const muon_plan *plan = muon_get_plan(p->together.opt);
+    const muon_plan *plan = muon_opt_get_plan(p->together.opt);
     int code = CLI_DONE;
     for (size_t i = 0; i < p->m.count; i++) {
         const team *t = &p->together;
@@ -158,7 +160,7 @@ static int check_weights(const ranks_problem *p)
             continue;
         }
         for (int rank = 0; rank < launch_size(); rank++) {
-            int64_t n = muon_plan_shard_numel(plan, i, rank);
+            int64_t n = muon_plan_count_elements(plan, i, rank);
             if (n == 0) continue;
             float *shard = rank ? tensors_alloc((size_t)n * sizeof *shard) : t->buffers[i].param;
             if (rank) launch_receive(shard, (size_t)n * sizeof *shard, rank);

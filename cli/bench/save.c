@@ -4,6 +4,7 @@
  * Both sync what they write. Both read from the page cache, into memory of that size. After the last
  * turn everything is loaded into an optimizer that had other numbers, and compared. */
 #include "cli/bench/save.h"
+#include "muon/plan.h"
 
 #include "cli/bench/model.h"
 #include "cli/core/launch.h"
@@ -40,7 +41,7 @@ typedef struct save_problem {
 
 static int64_t shard_numel(const save_problem *p, size_t i)
 {
-    return muon_plan_shard_numel(muon_get_plan(p->opt), i, launch_rank());
+    return muon_plan_count_elements(muon_opt_get_plan(p->opt), i, launch_rank());
 }
 
 /* Weights and state: element e of tensor i is a number of (seed, i, e). */

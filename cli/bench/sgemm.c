@@ -53,7 +53,7 @@ int bench_sgemm_exists(const char *backend)
 {
     muon_backend_info info;
     cblas = NULL;
-    if (muon_get_backend(backend, &info, sizeof info) != MUON_OK) return 0;
+    if (muon_backend_get(backend, &info, sizeof info) != MUON_OK) return 0;
     if (strcmp(info.name, "cblas") == 0) {
         cblas = find_cblas(info.library);
         return cblas != NULL;

@@ -5,6 +5,7 @@
  * and the last weights follows O, which is checked like any orthogonalization. */
 #include "cli/bench/model.h"
 #include "cli/core/tensors.h"
+#include "muon/plan.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ enum { KNOWN_EVERY = 12 };
 
 static int get_matrix(const step_problem *p, size_t index, muon_matrix *out)
 {
-    if (muon_plan_matrix(muon_get_plan(p->opt), index, out, sizeof *out) == MUON_OK)
+    if (muon_plan_get_matrix(muon_opt_get_plan(p->opt), index, out, sizeof *out) == MUON_OK)
         return CLI_DONE;
     return cli_fail_library();
 }
@@ -72,7 +73,7 @@ static int verify(bench_problem *base)
     const step_problem *p = (const step_problem *)base;
     for (size_t i = 0; i < p->m.count; i++)
         if (p->m.params[i].group == BENCH_ADAMW) DO(check_adamw(p, i));
-    for (size_t i = 0; i < muon_plan_nmatrices(muon_get_plan(p->opt)); i += KNOWN_EVERY) {
+    for (size_t i = 0; i < muon_plan_count_matrices(muon_opt_get_plan(p->opt)); i += KNOWN_EVERY) {
         muon_matrix matrix;
         DO(get_matrix(p, i, &matrix));
         DO(check_matrix(p, &matrix, i));
@@ -146,7 +147,7 @@ static int create_optimizer(step_problem *p, const compute *how)
 
 static int fill_known_matrices(step_problem *p)
 {
-    for (size_t i = 0; i < muon_plan_nmatrices(muon_get_plan(p->opt)); i += KNOWN_EVERY) {
+    for (size_t i = 0; i < muon_plan_count_matrices(muon_opt_get_plan(p->opt)); i += KNOWN_EVERY) {
         muon_matrix matrix;
         DO(get_matrix(p, i, &matrix));
         bench_matrix_fill(p->grads[matrix.param] + matrix.row * matrix.cols, matrix.rows,

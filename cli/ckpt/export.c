@@ -47,7 +47,7 @@ static int peer_form(job *j)
 {
     muon_group group;
     muon_group_init(&group, sizeof group);
-    if (muon_group_preset(&group, j->peer->name) != MUON_OK) return cli_fail_library();
+    if (muon_group_set_preset(&group, j->peer->name) != MUON_OK) return cli_fail_library();
     j->form = group.momentum_form;
     return CLI_DONE;
 }

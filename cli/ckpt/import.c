@@ -153,7 +153,7 @@ static int make_groups(rules *r, ckpt_items *out, const ckpt_state *state, const
         muon_group *group = &r->group[k];
         muon_group_init(group, sizeof *group);
         group->rule = k == 0 ? MUON_RULE_MUON : MUON_RULE_ADAMW;
-        if (muon_group_preset(group, peer->name) != MUON_OK) return cli_fail_library();
+        if (muon_group_set_preset(group, peer->name) != MUON_OK) return cli_fail_library();
         r->index[k] = -1;
         if (k == 0) r->peer_form = group->momentum_form;
         if (k == 0 && momentum.mu >= 0) group->momentum = momentum.mu;

@@ -97,7 +97,7 @@ static muon_status make_block(const ckpt_item *item, int64_t first, size_t count
             x[i] *= item->scale;
         size_t bad = values_store(out, x, count, item->to.dtype);
         if (bad < count)
-            status = muon_comm_fail(MUON_E_VALUE,
+            status = muon_error_set(MUON_E_VALUE,
                                     "tensor '%s': element %" PRId64 " is %g, too large for %s",
                                     item->to.name, first + (int64_t)bad, x[bad], item->to.dtype);
     }

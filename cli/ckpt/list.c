@@ -124,7 +124,7 @@ static void look_into(const char *root, ckpt_row *row, int is_listed)
             if (muon_checkpoint_get(checkpoint, i, &tensor, sizeof tensor) == MUON_OK)
                 row->bytes += tensor.bytes;
         }
-        if (!is_listed) row->problem = why_not_listed(row, muon_checkpoint_step(checkpoint));
+        if (!is_listed) row->problem = why_not_listed(row, muon_checkpoint_get_step(checkpoint));
     }
     muon_checkpoint_close(checkpoint);
     free(path);

@@ -26,9 +26,9 @@ static muon_status read_at(int fd, const char *path, int64_t offset, void *data,
     while (bytes > 0) {
         ssize_t got = pread(fd, to, bytes, (off_t)offset);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return muon_comm_fail(MUON_E_IO, "%s: cannot read: %s", path, strerror(errno));
+        if (got < 0) return muon_error_set(MUON_E_IO, "%s: cannot read: %s", path, strerror(errno));
         if (got == 0)
-            return muon_comm_fail(MUON_E_IO, "%s: it ends at byte %" PRId64 ", it was longer", path,
+            return muon_error_set(MUON_E_IO, "%s: it ends at byte %" PRId64 ", it was longer", path,
                                   offset);
         to += got;
         offset += got;
@@ -79,16 +79,16 @@ static int is_setting(const char *key)
 static void load_keys(ckpt_source *s)
 {
     const char *key;
-    for (size_t i = 0; (key = muon_checkpoint_key(s->checkpoint, i)); i++)
+    for (size_t i = 0; (key = muon_checkpoint_get_key(s->checkpoint, i)); i++)
         json_object_set_new(s->metadata, key,
-                            json_string(muon_checkpoint_metadata(s->checkpoint, key)));
+                            json_string(muon_checkpoint_get_metadata(s->checkpoint, key)));
 }
 
 static int open_checkpoint(ckpt_source *s, const char *path)
 {
     if (muon_checkpoint_open(&s->checkpoint, path) != MUON_OK) return cli_fail_library();
-    s->path = cli_format("%s", muon_checkpoint_path(s->checkpoint));
-    s->step = muon_checkpoint_step(s->checkpoint);
+    s->path = cli_format("%s", muon_checkpoint_get_path(s->checkpoint));
+    s->step = muon_checkpoint_get_step(s->checkpoint);
     load_keys(s);
     s->count = muon_checkpoint_count(s->checkpoint);
     s->tensors = cli_alloc(s->count, sizeof *s->tensors);
@@ -145,7 +145,7 @@ static int open_file(ckpt_source *s, const char *path)
     DO(load_header(&header, &data_at, s->fd, path));
     int code = list_file(s, header, data_at);
     json_decref(header);
-    const char *step = muon_st_metadata(s->file, "muon.step");
+    const char *step = muon_st_get_metadata(s->file, "muon.step");
     if (step && *step && strlen(step) < 19 && !step[strspn(step, "0123456789")])
         s->step = strtoll(step, NULL, 10);
     return code;
@@ -199,7 +199,7 @@ ckpt_crc ckpt_checksum(const ckpt_source *s, size_t index)
         return crc;
     }
     char *key = cli_format("%s%s", crc_key, s->tensors[index].name);
-    const char *text = muon_st_metadata(s->file, key);
+    const char *text = muon_st_get_metadata(s->file, key);
     snprintf(crc.text, sizeof crc.text, "%.8s", text ? text : "");
     free(key);
     return crc;

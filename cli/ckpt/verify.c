@@ -63,7 +63,7 @@ static int verify_tensors(muon_checkpoint *checkpoint, totals *t)
     t->tensors += count;
     t->bad_tensors += bad;
     t->bad_checkpoints += bad > 0;
-    printf("%s: %zu tensors, %s: ", muon_checkpoint_path(checkpoint), count,
+    printf("%s: %zu tensors, %s: ", muon_checkpoint_get_path(checkpoint), count,
            units_bytes((double)bytes).text);
     if (bad)
         printf("%zu damaged\n", bad);

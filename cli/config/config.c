@@ -97,7 +97,7 @@ static int check_preset(const node *root, const char *preset)
     node at = {NULL, root, "preset", 0};
     muon_group trial;
     muon_group_init(&trial, sizeof trial);
-    if (!preset || muon_group_preset(&trial, preset) == MUON_OK) return CLI_DONE;
+    if (!preset || muon_group_set_preset(&trial, preset) == MUON_OK) return CLI_DONE;
     return node_fail(&at, "%s", muon_last_error());
 }
 

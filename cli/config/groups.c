@@ -75,7 +75,7 @@ static int read_basis(const config *c, muon_group *group, const node *object, co
     DO(get_text(object, "preset", &at, &text));
     if (!text && liked) return CLI_DONE; /* what it is like has the file's preset already */
     if (!text && group->rule != MUON_RULE_FROZEN) text = preset;
-    if (text && muon_group_preset(group, text) != MUON_OK)
+    if (text && muon_group_set_preset(group, text) != MUON_OK)
         return node_fail(&at, "%s", muon_last_error());
     return CLI_DONE;
 }

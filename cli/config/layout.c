@@ -1,6 +1,7 @@
 /* Where tensors are, with many ranks: "meshes", what a rule of "params" says of it, and what happens
  * to tensors that no rule puts anywhere. */
 #include "cli/config/config.h"
+#include "muon/plan.h"
 
 #include "cli/core/names.h"
 

@@ -33,7 +33,7 @@ int compute_resolve(compute *settings)
 
 int compute_ask(const char *backend, muon_backend_info *info)
 {
-    if (muon_get_backend(backend, info, sizeof *info) != MUON_OK) return cli_fail_library();
+    if (muon_backend_get(backend, info, sizeof *info) != MUON_OK) return cli_fail_library();
     if (info->warning[0]) cli_note("%s", info->warning);
     return CLI_DONE;
 }

@@ -4,6 +4,7 @@
 #include "cli/core/names.h"
 #include "cli/plan/models.h"
 #include "cli/plan/outcome.h"
+#include "muon/plan.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* The plan for programs: one line of JSON. Keys are in docs/plan.md. */
 #include "cli/core/report.h"
 #include "cli/plan/outcome.h"
+#include "muon/plan.h"
 
 #include <stdio.h>
 
@@ -104,7 +105,7 @@ int plan_print_json(const plan_outcome *o, int ranks)
 {
     const muon_prediction *p = &o->prediction;
     char hash[20];
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)muon_plan_hash(o->plan));
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)muon_plan_get_hash(o->plan));
     json_t *line = json_object();
     set_text(line, "model", o->what->model);
     set_integer(line, "ranks", p->ranks);

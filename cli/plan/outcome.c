@@ -1,4 +1,5 @@
 #include "cli/plan/outcome.h"
+#include "muon/plan.h"
 
 #include <stdlib.h>
 
@@ -19,9 +20,9 @@ static int busiest_first(const void *a, const void *b)
 static int share_work(plan_outcome *o)
 {
     double rate = o->what->config.machine.flops;
-    for (size_t i = 0; i < muon_plan_nmatrices(o->plan); i++) {
+    for (size_t i = 0; i < muon_plan_count_matrices(o->plan); i++) {
         muon_matrix matrix;
-        if (muon_plan_matrix(o->plan, i, &matrix, sizeof matrix) != MUON_OK)
+        if (muon_plan_get_matrix(o->plan, i, &matrix, sizeof matrix) != MUON_OK)
             return cli_fail_library();
         o->shares[matrix.owner].matrices++;
         o->shares[matrix.owner].seconds += matrix.flops / rate;
@@ -62,7 +63,7 @@ static int measure(plan_outcome *o)
         muon_plan_predict(o->plan, &o->prediction, sizeof o->prediction) != MUON_OK)
         return cli_fail_library();
     o->tensors = count_tensors(c);
-    o->nranks = muon_plan_nranks(o->plan);
+    o->nranks = muon_plan_count_ranks(o->plan);
     o->shares = cli_alloc((size_t)o->nranks, sizeof *o->shares);
     o->by_work = cli_alloc((size_t)o->nranks, sizeof *o->by_work);
     DO(share_work(o));
@@ -89,8 +90,8 @@ void plan_outcome_destroy(plan_outcome *o)
 
 int plan_outcome_rank(const plan_outcome *o, int rank, muon_rank_load *load)
 {
-    return muon_plan_rank(o->plan, rank, load, sizeof *load) == MUON_OK ? CLI_DONE
-                                                                        : cli_fail_library();
+    return muon_plan_get_rank(o->plan, rank, load, sizeof *load) == MUON_OK ? CLI_DONE
+                                                                            : cli_fail_library();
 }
 
 plan_bound plan_outcome_bound(const plan_outcome *o)
@@ -146,7 +147,7 @@ static int fill_waves(plan_timeline *t, const plan_outcome *o)
     double end[PLAN_LANES] = {0};
     for (size_t w = 0; w < t->nwaves; w++) {
         muon_wave_load wave;
-        if (muon_plan_wave(o->plan, t->rank, w, &wave, sizeof wave) != MUON_OK)
+        if (muon_plan_get_wave(o->plan, t->rank, w, &wave, sizeof wave) != MUON_OK)
             return cli_fail_library();
         plan_span *span = t->waves[w];
         size_t depth = (size_t)settings->in_flight;

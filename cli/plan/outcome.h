@@ -3,6 +3,7 @@
 #define CLI_PLAN_OUTCOME_H
 
 #include "cli/plan/case.h"
+#include "muon/plan.h"
 
 typedef struct plan_share { /* of the work, on one rank */
     int64_t matrices;

@@ -1,5 +1,6 @@
 /* The page: style, title, the numbers that matter, then the panels. */
 #include "cli/plan/svg.h"
+#include "muon/plan.h"
 
 #include "cli/plan/units.h"
 

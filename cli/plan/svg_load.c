@@ -1,6 +1,7 @@
 /* Load per rank: a bar of work with a narrower one of messages before it, and the lines they are
  * measured by. */
 #include "cli/plan/svg.h"
+#include "muon/plan.h"
 
 #include "cli/plan/units.h"
 

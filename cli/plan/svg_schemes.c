@@ -1,5 +1,6 @@
 /* This plan beside two schemes in use: time and bytes. */
 #include "cli/plan/svg.h"
+#include "muon/plan.h"
 
 #include "cli/plan/units.h"
 

@@ -1,6 +1,7 @@
 /* Waves in time: what the busiest, a middling and the idlest rank gather, compute and scatter, and
  * when. */
 #include "cli/plan/svg.h"
+#include "muon/plan.h"
 
 #include "cli/plan/units.h"
 

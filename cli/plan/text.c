@@ -1,6 +1,7 @@
 /* The plan for people. */
 #include "cli/plan/outcome.h"
 #include "cli/plan/units.h"
+#include "muon/plan.h"
 
 #include <stdio.h>
 
@@ -62,7 +63,7 @@ void plan_print_text(const plan_outcome *o)
            units_bytes((double)p->workspace_max).text,
            units_bytes((double)o->first.state_bytes).text);
     printf("%-11s %s wave%s, hash %016llx, made in %s\n", "plan", units_count(p->waves).text,
-           p->waves == 1 ? "" : "s", (unsigned long long)muon_plan_hash(o->plan),
+           p->waves == 1 ? "" : "s", (unsigned long long)muon_plan_get_hash(o->plan),
            units_seconds(o->plan_seconds).text);
     print_schemes(o);
 }

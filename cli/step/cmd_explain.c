@@ -2,6 +2,7 @@
 #include "cli/config/config.h"
 #include "cli/core/commands.h"
 #include "cli/core/compute.h"
+#include "muon/plan.h"
 
 #include <stdio.h>
 

@@ -152,7 +152,7 @@ static int orthogonalize(worker *w, const job *j, int64_t batch, float *data, to
                                            (long long)first)
                      : cli_fail_library_at("tensor '%s'", j->tensor.name);
     sum->seconds += cli_now() - start;
-    sum->flops += muon_ortho_flops(w->ortho);
+    sum->flops += muon_ortho_get_flops(w->ortho);
     sum->matrices += batch;
     return CLI_DONE;
 }

@@ -4,6 +4,7 @@
 #include "cli/core/launch.h"
 #include "cli/core/report.h"
 #include "cli/step/data.h"
+#include "muon/plan.h"
 
 #include <stdio.h>
 
@@ -117,7 +118,7 @@ static int prepare(step_data *data)
 
 static int read_inputs(step_data *data, muon_opt *opt, outputs *out)
 {
-    DO(step_data_read(data, muon_get_plan(opt)));
+    DO(step_data_read(data, muon_opt_get_plan(opt)));
     if (state_path) DO(step_state_read(opt, data, state_path));
     return launch_rank() == 0 ? outputs_open(out, out_dir) : CLI_DONE;
 }

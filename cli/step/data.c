@@ -1,4 +1,5 @@
 #include "cli/step/data.h"
+#include "muon/plan.h"
 
 #include "cli/core/launch.h"
 #include "cli/core/names.h"
@@ -81,7 +82,7 @@ static void make_copy(step_data *data, size_t i)
 {
     const muon_param *param = &data->cfg.params[i];
     if (param->copy_dtype != MUON_BF16 || param->dtype != MUON_F32) return;
-    int64_t n = muon_plan_shard_numel(data->parts.plan, i, data->parts.rank);
+    int64_t n = muon_plan_count_elements(data->parts.plan, i, data->parts.rank);
     data->copies[i] = tensors_alloc((size_t)n * sizeof(uint16_t));
     round_to_bf16(data->copies[i], data->weights[i], n);
 }

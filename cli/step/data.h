@@ -5,6 +5,7 @@
 #include "cli/config/config.h"
 #include "cli/core/outputs.h"
 #include "cli/step/shards.h"
+#include "muon/plan.h"
 
 typedef struct step_data {
     config cfg;

@@ -1,4 +1,5 @@
 #include "cli/step/shards.h"
+#include "muon/plan.h"
 
 #include "cli/core/launch.h"
 
@@ -84,20 +85,20 @@ static int64_t whole_numel(const muon_param *param)
 static muon_part get_part(const shards *s, size_t param, int rank, size_t i)
 {
     muon_part part = {.offset = 0};
-    if (muon_plan_part(s->plan, param, rank, i, &part, sizeof part) != MUON_OK)
+    if (muon_plan_get_part(s->plan, param, rank, i, &part, sizeof part) != MUON_OK)
         cli_must(cli_fail_library());
     return part;
 }
 
 int shards_is_whole(const shards *s, size_t param)
 {
-    return muon_plan_nparts(s->plan, param, s->rank) == 1 &&
-           muon_plan_shard_numel(s->plan, param, s->rank) == whole_numel(&s->params[param]);
+    return muon_plan_count_parts(s->plan, param, s->rank) == 1 &&
+           muon_plan_count_elements(s->plan, param, s->rank) == whole_numel(&s->params[param]);
 }
 
 void shards_cut(const shards *s, size_t param, void *shard, const void *whole, size_t size)
 {
-    size_t count = muon_plan_nparts(s->plan, param, s->rank);
+    size_t count = muon_plan_count_parts(s->plan, param, s->rank);
     for (size_t i = 0; i < count; i++) {
         muon_part part = get_part(s, param, s->rank, i);
         cut_part(&s->params[param], &part, (char *)shard + (size_t)part.offset * size, whole, size);
@@ -107,7 +108,7 @@ void shards_cut(const shards *s, size_t param, void *shard, const void *whole, s
 int shards_read(void **out, const shards *s, size_t param, const files *f, size_t index)
 {
     if (shards_is_whole(s, param)) return files_read(out, f, index);
-    size_t count = (size_t)muon_plan_shard_numel(s->plan, param, s->rank);
+    size_t count = (size_t)muon_plan_count_elements(s->plan, param, s->rank);
     muon_st_tensor tensor;
     DO(files_get(f, index, &tensor));
     size_t size = tensor.bytes / (size_t)whole_numel(&s->params[param]);
@@ -126,7 +127,7 @@ int shards_read(void **out, const shards *s, size_t param, const files *f, size_
 
 static void send_parts(const shards *s, size_t param, const void *shard, size_t size)
 {
-    size_t count = muon_plan_nparts(s->plan, param, s->rank);
+    size_t count = muon_plan_count_parts(s->plan, param, s->rank);
     for (size_t i = 0; i < count; i++) {
         muon_part part = get_part(s, param, s->rank, i);
         if (part.replica > 0) continue;
@@ -154,8 +155,8 @@ static void collect_parts(const shards *s, size_t param, const void *shard, size
                           char *whole)
 {
     const muon_param *p = &s->params[param];
-    for (int rank = 0; rank < muon_plan_nranks(s->plan); rank++) {
-        size_t count = muon_plan_nparts(s->plan, param, rank);
+    for (int rank = 0; rank < muon_plan_count_ranks(s->plan); rank++) {
+        size_t count = muon_plan_count_parts(s->plan, param, rank);
         for (size_t i = 0; i < count; i++) {
             muon_part part = get_part(s, param, rank, i);
             const char *mine = (const char *)shard + (size_t)part.offset * size;

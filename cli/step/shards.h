@@ -7,6 +7,7 @@
 #define CLI_SHARDS_H
 
 #include "cli/core/files.h"
+#include "muon/plan.h"
 
 typedef struct shards {
     const muon_plan *plan;

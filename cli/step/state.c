@@ -54,8 +54,8 @@ static state_tensor get(muon_opt *opt, const step_data *data, size_t index)
 
 static int check_format(const muon_st *file, const char *path)
 {
-    const char *name = muon_st_metadata(file, "format");
-    const char *version = muon_st_metadata(file, "format_version");
+    const char *name = muon_st_get_metadata(file, "format");
+    const char *version = muon_st_get_metadata(file, "format_version");
     if (!name || strcmp(name, format_name) != 0)
         return CLI_DONE; /* somebody else's: by its names */
     if (version && strcmp(version, format_version) == 0) return CLI_DONE;

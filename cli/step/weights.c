@@ -42,7 +42,7 @@ static int finish(const step_data *data, size_t file, step_output *written, int 
                   const char *name)
 {
     const muon_st *from = data->params.list[file].st;
-    muon_st_entry format = {"format", muon_st_metadata(from, "format")};
+    muon_st_entry format = {"format", muon_st_get_metadata(from, "format")};
     return step_output_finish(written, code, out, name, &format, format.value ? 1 : 0);
 }
 

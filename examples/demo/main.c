@@ -3,6 +3,7 @@
  * Twice three trials, which differ in nothing but the rule and the learning rate of the hidden
  * matrices. They advance together, as many at a time as there are threads; no number but a time
  * depends on that. */
+#include "muon/plan.h"
 #include "report.h"
 
 #include <muon/safetensors.h>
@@ -214,7 +215,7 @@ static void print_setting(const trial *t, const text *data, const options *o)
         "characters\n\n",
         NRATES, o->steps, BATCH);
     printf("What libmuon makes of the network (muon_plan_print):\n\n");
-    muon_plan_print(muon_get_plan(t->opt), write_out, stdout);
+    muon_plan_print(muon_opt_get_plan(t->opt), write_out, stdout);
 }
 
 static int save(const options *o, const char *name, float *const *values)

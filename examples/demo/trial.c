@@ -89,8 +89,8 @@ static muon_status step(trial *t)
     model_gradients(t->model, windows);
     t->model_seconds += seconds() - start;
 
-    muon_status status = muon_set_lr(t->opt, GROUP_HIDDEN, t->lr * schedule(t));
-    if (status == MUON_OK) status = muon_set_lr(t->opt, GROUP_REST, REST_LR * schedule(t));
+    muon_status status = muon_opt_set_lr(t->opt, GROUP_HIDDEN, t->lr * schedule(t));
+    if (status == MUON_OK) status = muon_opt_set_lr(t->opt, GROUP_REST, REST_LR * schedule(t));
     if (status != MUON_OK) return status;
     muon_buffers buffers[NPARAMS];
     for (int i = 0; i < NPARAMS; i++)

@@ -37,7 +37,7 @@ typedef struct muon_save_args {
     /* NULL: only state. Else the weights of all but frozen parameters are saved, too. */
     const muon_buffers *buffers;
     /* What the training run has to remember besides: data position, random numbers, schedule, loss
-     * scale. Any keys but "format" and muon.*; the same on every rank. muon_checkpoint_metadata gives
+     * scale. Any keys but "format" and muon.*; the same on every rank. muon_checkpoint_get_metadata gives
      * it back. */
     const muon_st_entry *metadata;
     size_t nmetadata;
@@ -122,8 +122,9 @@ MUON_API muon_status muon_checkpoint_list(int64_t **steps, size_t *nsteps, const
 MUON_API muon_status muon_checkpoint_open(muon_checkpoint **out, const char *path);
 MUON_API void muon_checkpoint_close(muon_checkpoint *checkpoint); /* NULL is fine */
 
-MUON_API const char *muon_checkpoint_path(const muon_checkpoint *checkpoint); /* its directory */
-MUON_API int64_t muon_checkpoint_step(const muon_checkpoint *checkpoint);
+MUON_API const char *
+muon_checkpoint_get_path(const muon_checkpoint *checkpoint); /* its directory */
+MUON_API int64_t muon_checkpoint_get_step(const muon_checkpoint *checkpoint);
 
 /* Strings are borrowed until it is closed. The struct will not grow: a plan has an array of them. */
 typedef struct muon_checkpoint_tensor {
@@ -145,9 +146,10 @@ MUON_API muon_status muon_checkpoint_get(const muon_checkpoint *checkpoint, size
 MUON_API int64_t muon_checkpoint_find(const muon_checkpoint *checkpoint,
                                       const char *name); /* or -1 */
 /* A caller's key, or muon.version, muon.step, muon.group.0.lr, muon.param.NAME, ...; NULL: absent. */
-MUON_API const char *muon_checkpoint_metadata(const muon_checkpoint *checkpoint, const char *key);
+MUON_API const char *muon_checkpoint_get_metadata(const muon_checkpoint *checkpoint,
+                                                  const char *key);
 /* All keys that a plan's metadata (below) may have, sorted; NULL: there are no more. */
-MUON_API const char *muon_checkpoint_key(const muon_checkpoint *checkpoint, size_t index);
+MUON_API const char *muon_checkpoint_get_key(const muon_checkpoint *checkpoint, size_t index);
 
 /* Bytes offset .. offset + bytes of a tensor, as they are. */
 MUON_API muon_status muon_checkpoint_read(muon_checkpoint *checkpoint, size_t index, int64_t offset,
@@ -159,8 +161,8 @@ MUON_API muon_status muon_checkpoint_verify(muon_checkpoint *checkpoint, size_t 
 /* ---- Writing one without an optimizer ------------------------------------------------------ */
 
 /* Fills data with bytes offset .. offset + bytes of a tensor: all of it once, in order, in pieces that
- * do not cut elements. Anything but MUON_OK ends the writing with that status; muon_comm_fail of
- * muon/comm.h can set the message. */
+ * do not cut elements. Anything but MUON_OK ends the writing with that status; muon_error_set
+ * sets the message. */
 typedef muon_status (*muon_checkpoint_source_fn)(void *user, size_t index, int64_t offset,
                                                  void *data, size_t bytes);
 

@@ -26,7 +26,7 @@ typedef enum muon_direction { MUON_SEND, MUON_RECEIVE } muon_direction;
  * started as a receive; both have the same size. Within a batch messages start in their order. No
  * function may block until another rank acts; test is where progress happens. All are called from the
  * thread that is in a function of the library, never from one that the library has started. Errors:
- * muon_comm_fail sets the message.
+ * muon_error_set sets the message.
  *
  * After MUON_E_TIMEOUT or MUON_E_COMM batches are closed with messages under way, and a message that is
  * started later could meet one of those. So this muon_comm cannot be used any more, on any rank: destroy
@@ -68,13 +68,6 @@ struct muon_comm {
 /* Channels are 0..MUON_CHANNELS - 1. The last one is used only after a timeout: all ranks that have
  * waited in vain then tell all others for whom. */
 enum { MUON_CHANNELS = 5 };
-
-/* For transports: sets muon_last_error() of this thread and returns `status`. */
-MUON_API muon_status muon_comm_fail(muon_status status, const char *format, ...)
-#if defined(__GNUC__)
-    __attribute__((format(printf, 2, 3)))
-#endif
-    ;
 
 #ifdef __cplusplus
 }

@@ -7,8 +7,11 @@
  *   1. Status and errors           6. Config
  *   2. Parameters                  7. The optimizer: create, step, destroy
  *   3. Groups: the update rule     8. State
- *   4. Attention layers, QK-clip   9. The plan
- *   5. Many ranks                 10. Orthogonalization alone
+ *   4. Attention layers, QK-clip   9. Orthogonalization alone
+ *   5. Many ranks                 10. What computes
+ *
+ * Beside it: muon/plan.h (what a step will do, and how long it takes), muon/checkpoint.h (saving and
+ * loading), muon/safetensors.h (files), muon/comm.h (transports) and muon/muon_mpi.h (MPI).
  *
  * A first program (examples/first_step.c is the whole of it):
  *
@@ -85,7 +88,7 @@ extern "C" {
 #endif
 
 #define MUON_VERSION_MAJOR 0
-#define MUON_VERSION_MINOR 4
+#define MUON_VERSION_MINOR 5
 #define MUON_VERSION_PATCH 0
 
 #define MUON_MAX_DIMS     8    /* dims of a tensor */
@@ -93,7 +96,7 @@ extern "C" {
 #define MUON_MAX_NS_STEPS 64   /* Newton-Schulz steps */
 #define MUON_AUTO         (-1) /* muon_param.group: let muon_classify choose */
 
-/* "0.4.0" of the library that is running, which may be newer than this header. */
+/* "0.5.0" of the library that is running, which may be newer than this header. */
 MUON_API const char *muon_version(void);
 
 /* ---- 1. Status and errors ---------------------------------------------------------------- */
@@ -135,6 +138,14 @@ MUON_API const char *muon_status_text(muon_status status); /* "invalid argument"
 /* What went wrong in the last call of this thread that failed, in one line with names and numbers:
  * "param 'h.3.wq': the weight is NULL". Never NULL. */
 MUON_API const char *muon_last_error(void);
+
+/* For what you plug in (a transport, the source of a checkpoint's tensors): sets muon_last_error() of this
+ * thread and returns `status`. */
+MUON_API muon_status muon_error_set(muon_status status, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
 
 typedef enum muon_log_level { MUON_LOG_DEBUG, MUON_LOG_INFO, MUON_LOG_WARN } muon_log_level;
 typedef void (*muon_log_fn)(void *user, muon_log_level level, const char *message);
@@ -309,7 +320,7 @@ MUON_API void muon_group_init(muon_group *group, size_t struct_size);
 /* Sets the fields of a Muon or an AdamW group (by its rule) to the update rule and defaults of a
  * named peer, evaluated in f32: "torch", "keller", "moonlight", "megatron", "dion", "xtuner",
  * "motif". The rule, name and dtypes stay. docs/presets.md has the table. */
-MUON_API muon_status muon_group_preset(muon_group *group, const char *preset);
+MUON_API muon_status muon_group_set_preset(muon_group *group, const char *preset);
 
 /* Sets one field by its name and a value as text ("lr", "0.02"; "coefficients", "polar_express"),
  * for config files and bindings. Lists (custom) and name cannot be set this way. */
@@ -563,16 +574,16 @@ MUON_API muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_r
 
 /* Collective: do replicas still have the same bits, in weights and state? MUON_E_DISAGREE names the
  * parameter and two ranks. Without replicas there is nothing to compare. */
-MUON_API muon_status muon_check_replicas(muon_opt *opt, const muon_buffers *buffers);
+MUON_API muon_status muon_opt_check_replicas(muon_opt *opt, const muon_buffers *buffers);
 
-/* Settings between steps. muon_get_group fills a struct prepared by muon_group_init; muon_set_group
+/* Settings between steps. muon_opt_get_group fills a struct prepared by muon_group_init; muon_opt_set_group
  * checks it like creation does and applies it from the next step on. rule and momentum_dtype cannot
- * change. Borrowed pointers in the result (name, custom) live until the next muon_set_group. */
-MUON_API muon_status muon_get_group(const muon_opt *opt, size_t index, muon_group *group);
-MUON_API muon_status muon_set_group(muon_opt *opt, size_t index, const muon_group *group);
-MUON_API muon_status muon_set_lr(muon_opt *opt, size_t index, double lr);
-MUON_API muon_status muon_set_clip_norm(muon_opt *opt, double clip_norm);
-MUON_API muon_status muon_set_qk_clip(muon_opt *opt, double threshold, int log_only);
+ * change. Borrowed pointers in the result (name, custom) live until the next muon_opt_set_group. */
+MUON_API muon_status muon_opt_get_group(const muon_opt *opt, size_t index, muon_group *group);
+MUON_API muon_status muon_opt_set_group(muon_opt *opt, size_t index, const muon_group *group);
+MUON_API muon_status muon_opt_set_lr(muon_opt *opt, size_t index, double lr);
+MUON_API muon_status muon_opt_set_clip_norm(muon_opt *opt, double clip_norm);
+MUON_API muon_status muon_opt_set_qk_clip(muon_opt *opt, double threshold, int log_only);
 
 /* ---- 8. State ------------------------------------------------------------------------------ */
 
@@ -622,111 +633,9 @@ typedef struct muon_offload_info {
 } muon_offload_info;
 
 /* All of it in memory: resident is state_bytes and the rest is 0. */
-MUON_API muon_status muon_get_offload(muon_opt *opt, muon_offload_info *info, size_t info_size);
+MUON_API muon_status muon_opt_get_offload(muon_opt *opt, muon_offload_info *info, size_t info_size);
 
-/* ---- 9. The plan --------------------------------------------------------------------------- */
-
-/* What a step will do, as a value: a pure function of config and params, made without allocating
- * what the step needs. The same inputs give the same plan and hash everywhere. */
-typedef struct muon_plan muon_plan;
-
-typedef struct muon_matrix { /* one logical matrix */
-    size_t param;
-    int64_t rows, cols;
-    int64_t batch, row, col;  /* where its first element is: batch entry, row and column there */
-    double factor;            /* of lr, by the group's lr_mode and lr_scale */
-    double flops;             /* of one orthogonalization */
-    muon_algorithm algorithm; /* the one that runs, never AUTO */
-    int owner;                /* rank that orthogonalizes it */
-    int wave;                 /* when */
-} muon_matrix;
-
-typedef struct muon_plan_cost { /* of all ranks together */
-    double flops;
-    int64_t state_bytes;     /* of every element once; replicas have their own */
-    int64_t workspace_bytes; /* of the rank that needs most */
-    int64_t waves;
-    int64_t matrices;
-    int64_t muon_elements, expert_elements; /* Muon's in regular and in expert parameters */
-    int64_t adamw_elements, frozen_elements;
-} muon_plan_cost;
-
-MUON_API muon_status muon_plan_create(muon_plan **out, const muon_config *config,
-                                      const muon_param *params, size_t nparams);
-MUON_API void muon_plan_destroy(muon_plan *plan);
-MUON_API const muon_plan *muon_get_plan(const muon_opt *opt); /* borrowed */
-MUON_API size_t muon_plan_nmatrices(const muon_plan *plan);
-MUON_API muon_status muon_plan_matrix(const muon_plan *plan, size_t index, muon_matrix *matrix,
-                                      size_t matrix_size);
-MUON_API muon_status muon_plan_get_cost(const muon_plan *plan, muon_plan_cost *cost,
-                                        size_t cost_size);
-MUON_API uint64_t muon_plan_hash(const muon_plan *plan);
-MUON_API int muon_plan_nranks(const muon_plan *plan);
-
-/* What a rank holds of a parameter: parts that follow each other in its memory, each a box of the
- * tensor, contiguous and row-major. None if it holds nothing. */
-typedef struct muon_part {
-    int64_t begin[MUON_MAX_DIMS], end[MUON_MAX_DIMS];
-    int64_t offset;        /* elements before it in the rank's memory */
-    int replica, replicas; /* the rank is the replica-th (from 0) of so many that hold this part */
-} muon_part;
-
-MUON_API size_t muon_plan_nparts(const muon_plan *plan, size_t param, int rank);
-MUON_API muon_status muon_plan_part(const muon_plan *plan, size_t param, int rank, size_t index,
-                                    muon_part *part, size_t part_size);
-MUON_API int64_t muon_plan_shard_numel(const muon_plan *plan, size_t param, int rank);
-
-/* What one rank has to do in a step. Messages and bytes are exact: a step counts the same. */
-typedef struct muon_rank_load {
-    int64_t matrices; /* it orthogonalizes */
-    double flops;
-    int64_t messages_sent, messages_received;
-    int64_t bytes_sent, bytes_received;
-    int64_t state_bytes, workspace_bytes;
-    double work_seconds, message_seconds; /* by config.machine */
-} muon_rank_load;
-
-MUON_API muon_status muon_plan_rank(const muon_plan *plan, int rank, muon_rank_load *load,
-                                    size_t load_size);
-
-/* The same for one wave of it: what is gathered before it, computed, and scattered after it. */
-typedef struct muon_wave_load {
-    int64_t matrices;
-    double flops;
-    int64_t gather_bytes_sent, gather_bytes_received, scatter_bytes_sent, scatter_bytes_received;
-} muon_wave_load;
-
-MUON_API muon_status muon_plan_wave(const muon_plan *plan, int rank, size_t wave,
-                                    muon_wave_load *load, size_t load_size);
-
-/* What config.machine would take for the step, against what no plan can beat, and against two schemes
- * in use. Seconds of orthogonalization and its messages; bytes sent and received by a rank. */
-typedef struct muon_scheme {
-    double makespan;
-    int64_t bytes_max;     /* of the rank with most */
-    int64_t padding_bytes; /* moved, of all ranks, without being part of any matrix */
-} muon_scheme;
-
-typedef struct muon_prediction {
-    int64_t ranks, matrices, waves;
-    double makespan;
-    double lower_bound;                           /* the largest of the next three */
-    double bound_work, bound_matrix, bound_bytes; /* all work shared evenly; the costliest matrix;
-                                                   bytes that must move, shared evenly */
-    double imbalance;                             /* work of the busiest rank / mean */
-    int64_t bytes_max, bytes_mean, padding_bytes;
-    int64_t workspace_max, matrices_max;
-    muon_scheme padded;      /* all-to-all of each shape, padded to the group that shards it */
-    muon_scheme round_robin; /* matrices by cost, in turn, in each group that shards them */
-} muon_prediction;
-
-MUON_API muon_status muon_plan_predict(const muon_plan *plan, muon_prediction *prediction,
-                                       size_t prediction_size);
-
-/* Each parameter with its algorithm, logical matrices, factor and owner, then the totals. */
-MUON_API void muon_plan_print(const muon_plan *plan, muon_write_fn write, void *user);
-
-/* ---- 10. Orthogonalization alone ----------------------------------------------------------- */
+/* ---- 9. Orthogonalization alone ------------------------------------------------------------ */
 
 /* For `batch` matrices of rows x cols, contiguous one after the other. settings gives algorithm,
  * coefficients, ns_steps, ns_eps and eps_mode; NULL: the defaults. */
@@ -737,10 +646,10 @@ MUON_API muon_status muon_ortho_create(muon_ortho **out, int64_t batch, int64_t 
                                        const char *backend);
 /* out may be x. MUON_E_NONFINITE if x has a NaN or infinity: then out is not touched. */
 MUON_API muon_status muon_ortho_run(muon_ortho *ortho, float *out, const float *x);
-MUON_API double muon_ortho_flops(const muon_ortho *ortho); /* useful, of one run */
+MUON_API double muon_ortho_get_flops(const muon_ortho *ortho); /* useful, of one run */
 MUON_API void muon_ortho_destroy(muon_ortho *ortho);
 
-/* ---- 11. What computes --------------------------------------------------------------------- */
+/* ---- 10. What computes ---------------------------------------------------------------------- */
 
 typedef struct muon_backend_info {
     char name[16];     /* "blis" */
@@ -753,7 +662,7 @@ typedef struct muon_backend_info {
 
 /* backend is as in muon_config; its errors are those of muon_create. The warning also goes to the log
  * of every optimizer that is created. */
-MUON_API muon_status muon_get_backend(const char *backend, muon_backend_info *info,
+MUON_API muon_status muon_backend_get(const char *backend, muon_backend_info *info,
                                       size_t info_size);
 
 #ifdef __cplusplus

@@ -37,8 +37,8 @@ MUON_API void muon_st_close(muon_st *file); /* NULL is fine */
 MUON_API size_t muon_st_count(const muon_st *file);
 MUON_API muon_status muon_st_get(const muon_st *file, size_t index, muon_st_tensor *tensor,
                                  size_t tensor_size);
-MUON_API int64_t muon_st_find(const muon_st *file, const char *name);        /* index, or -1 */
-MUON_API const char *muon_st_metadata(const muon_st *file, const char *key); /* NULL: absent */
+MUON_API int64_t muon_st_find(const muon_st *file, const char *name);            /* index, or -1 */
+MUON_API const char *muon_st_get_metadata(const muon_st *file, const char *key); /* NULL: absent */
 
 /* The tensor's bytes as they are. `bytes` must be exactly the tensor's size. If reading fails (the
  * file was cut short meanwhile, the disk is bad), the buffer may be partly filled. */

@@ -18,7 +18,7 @@
 enum { SPINS = 2000, YIELDS = 2000, DOUBLINGS = 6 };
 #define SHORTEST_NAP 1500L /* nanoseconds; the longest is 96 us */
 
-muon_status muon_comm_fail(muon_status status, const char *format, ...)
+muon_status muon_error_set(muon_status status, const char *format, ...)
 {
     char text[MUON__MESSAGE_MAX];
     va_list args;

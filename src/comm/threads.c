@@ -195,7 +195,7 @@ static muon_status fail_mismatch(const thread_rank *me, const muon_batch *batch)
     int sends = batch->direction == MUON_SEND;
     int source = sends ? me->comm.rank : e->message.peer;
     int target = sends ? e->message.peer : me->comm.rank;
-    return muon_comm_fail(MUON_E_COMM,
+    return muon_error_set(MUON_E_COMM,
                           "rank %d sends %lld bytes to rank %d, which expects %lld (channel %d)",
                           source, (long long)(sends ? e->message.bytes : e->peer_bytes), target,
                           (long long)(sends ? e->peer_bytes : e->message.bytes), batch->channel);

@@ -68,10 +68,10 @@ void muon__la_describe(const la_ops *la, muon_backend_info *info)
     muon__la_judge(info, &facts);
 }
 
-muon_status muon_get_backend(const char *backend, muon_backend_info *info, size_t info_size)
+muon_status muon_backend_get(const char *backend, muon_backend_info *info, size_t info_size)
 {
     OWN_MODE;
-    REQUIRE(info, E_ARG, "muon_get_backend: info must not be NULL");
+    REQUIRE(info, E_ARG, "muon_backend_get: info must not be NULL");
     const la_ops *la = NULL;
     TRY(muon__la_find(&la, backend));
     muon_backend_info known;

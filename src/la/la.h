@@ -52,7 +52,7 @@ extern const la_ops muon__la_cblas;
  * used says why. */
 muon_status muon__la_find(const la_ops **out, const char *name);
 
-/* All that muon_get_backend says (describe.c). */
+/* All that muon_backend_get says (describe.c). */
 void muon__la_describe(const la_ops *la, muon_backend_info *info);
 
 /* Sets info's warning by the rest of it, and facts that may be made up. */

@@ -120,7 +120,7 @@ muon_status muon_ortho_run(muon_ortho *ortho, float *out, const float *x)
     return MUON_OK;
 }
 
-double muon_ortho_flops(const muon_ortho *ortho)
+double muon_ortho_get_flops(const muon_ortho *ortho)
 {
     OWN_MODE;
     return ortho ? (double)ortho->batch * muon__ns_flops(&ortho->ns) : 0;

@@ -94,16 +94,16 @@ void muon_plan_destroy(muon_plan *plan)
     free(plan);
 }
 
-size_t muon_plan_nmatrices(const muon_plan *plan)
+size_t muon_plan_count_matrices(const muon_plan *plan)
 {
     return plan ? (size_t)plan->cost.matrices : 0;
 }
 
-muon_status muon_plan_matrix(const muon_plan *plan, size_t index, muon_matrix *matrix,
-                             size_t matrix_size)
+muon_status muon_plan_get_matrix(const muon_plan *plan, size_t index, muon_matrix *matrix,
+                                 size_t matrix_size)
 {
     OWN_MODE;
-    REQUIRE(plan && matrix, E_ARG, "muon_plan_matrix: plan and matrix must not be NULL");
+    REQUIRE(plan && matrix, E_ARG, "muon_plan_get_matrix: plan and matrix must not be NULL");
     REQUIRE(index < (size_t)plan->cost.matrices, E_ARG,
             "matrix %zu does not exist: the plan has %lld", index, (long long)plan->cost.matrices);
     const plan_item *item = &plan->items[plan->matrix_item[index]];
@@ -134,7 +134,7 @@ muon_status muon_plan_get_cost(const muon_plan *plan, muon_plan_cost *cost, size
     return muon__struct_store(cost, cost_size, &found, sizeof found, "muon_plan_cost");
 }
 
-uint64_t muon_plan_hash(const muon_plan *plan)
+uint64_t muon_plan_get_hash(const muon_plan *plan)
 {
     return plan ? plan->hash : 0;
 }

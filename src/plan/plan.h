@@ -9,6 +9,7 @@
 #define PLAN_PLAN_H
 
 #include "matrix/matrix.h"
+#include "muon/plan.h"
 #include "ns/newton_schulz.h"
 #include "plan/layout/fold.h"
 #include "plan/layout/layout.h"

@@ -95,7 +95,7 @@ static void apply_adamw(muon_group *group, const adamw_side *side)
     group->adam_eps_mode = side->eps_mode;
 }
 
-muon_status muon_group_preset(muon_group *group, const char *name)
+muon_status muon_group_set_preset(muon_group *group, const char *name)
 {
     OWN_MODE;
     REQUIRE(name, E_ARG, "the name of the preset is NULL");

@@ -126,7 +126,7 @@ static muon_status match(fit *f, unsigned char *used, const saved_tensors *tenso
     end_kind(&c);
     if (c.status == MUON_OK) return MUON_OK;
     return muon__fail(c.status, "%s does not fit this optimizer: %s",
-                      muon_checkpoint_path(checkpoint), c.buffer);
+                      muon_checkpoint_get_path(checkpoint), c.buffer);
 }
 
 static muon_status make(fit *f, const saved_tensors *tensors, const muon_checkpoint *checkpoint,

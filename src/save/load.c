@@ -63,7 +63,7 @@ static muon_status open_one(loading **out, muon_opt *opt, const choice *c,
                             const muon_load_args *args)
 {
     TRY(muon__loading_create(out, opt, c->path, args));
-    int64_t found = muon_checkpoint_step((*out)->checkpoint);
+    int64_t found = muon_checkpoint_get_step((*out)->checkpoint);
     REQUIRE(c->step < 0 || c->step == found, E_FORMAT,
             "%s: its marker is that of step %" PRId64 ": the directory was renamed", c->path,
             found);
@@ -84,7 +84,7 @@ static muon_status load_one(muon_opt *opt, const choice *c, const muon_load_args
         status = muon__loading_run(l);
         if (status == MUON_OK) {
             opt->unloaded &= args->buffers ? 0 : UNLOADED_WEIGHTS;
-            *step = muon_checkpoint_step(l->checkpoint);
+            *step = muon_checkpoint_get_step(l->checkpoint);
         }
     }
     muon__loading_destroy(l);

@@ -20,7 +20,7 @@ static muon_status make(loading *l, const char *path)
     REQUIRE(
         !l->opt->unloaded || l->fit.nmissing == 0, E_NAME,
         "%s: %zu tensors are missing, and what is there is spoilt by a load that failed half-way",
-        muon_checkpoint_path(l->checkpoint), l->fit.nmissing);
+        muon_checkpoint_get_path(l->checkpoint), l->fit.nmissing);
     TRY(muon__settings_read(&l->settings, l->opt, l->checkpoint, l->args.restore_settings));
     TRY(muon__stripes_create(&l->stripes, &l->tensors, l->fit.missing, STRIPES_FROM_OWNER));
     l->nwords = 3 * l->tensors.n;
@@ -61,7 +61,7 @@ void muon__loading_destroy(loading *l)
 uint64_t muon__loading_digest(const loading *l)
 {
     uint64_t digest = MUON__DIGEST_START;
-    int64_t words[] = {muon_checkpoint_step(l->checkpoint),
+    int64_t words[] = {muon_checkpoint_get_step(l->checkpoint),
                        l->args.buffers != NULL,
                        l->args.allow_missing,
                        l->args.allow_extra,
@@ -95,7 +95,7 @@ static muon_status read_unit(void *user, size_t at, size_t bytes, uint32_t *shar
     int64_t begin = r->begin + (int64_t)at, total = t->numel * (int64_t)t->element;
     muon_status status = muon__st_read_at(r->fd, r->data + at, bytes, r->offset + begin);
     if (status != MUON_OK)
-        return muon__fail_in(status, "%s: tensor '%s'", muon_checkpoint_path(r->l->checkpoint),
+        return muon__fail_in(status, "%s: tensor '%s'", muon_checkpoint_get_path(r->l->checkpoint),
                              t->name);
     *share = muon__crc32c_share(r->data + at, bytes, total - begin - (int64_t)bytes);
     return MUON_OK;
@@ -125,7 +125,7 @@ static muon_status read_steps(loading *l)
         if (l->tensors.list[i].what != TENSOR_STEP || l->fit.missing[i]) continue;
         TRY(read_bytes(l, i, 0, (char *)&step, sizeof step));
         REQUIRE(step >= 0, E_FORMAT, "%s: tensor '%s' is %" PRId64 ", must not be negative",
-                muon_checkpoint_path(l->checkpoint), l->tensors.list[i].name, step);
+                muon_checkpoint_get_path(l->checkpoint), l->tensors.list[i].name, step);
         memcpy(&l->words[l->tensors.n + 2 * i], &step, sizeof step);
     }
     return MUON_OK;

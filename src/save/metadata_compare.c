@@ -146,5 +146,5 @@ void muon__settings_compare_facts(const muon_opt *opt, const saved_settings *s,
 {
     for (size_t i = 0; i < s->facts.n; i++)
         compare_fact(opt, &s->facts.list[i],
-                     muon_checkpoint_metadata(checkpoint, s->facts.list[i].key));
+                     muon_checkpoint_get_metadata(checkpoint, s->facts.list[i].key));
 }

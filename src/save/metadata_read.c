@@ -34,7 +34,7 @@ static muon_status blame_text(muon_status status, const char *key)
 static muon_status read_global(double *out, const muon_checkpoint *checkpoint, const char *key,
                                double otherwise, muon_status (*check)(double value))
 {
-    const char *text = muon_checkpoint_metadata(checkpoint, key);
+    const char *text = muon_checkpoint_get_metadata(checkpoint, key);
     *out = otherwise;
     if (!text) return MUON_OK;
     TRY(read_real(out, key, text));
@@ -65,7 +65,7 @@ const char *muon__settings_text(const muon_checkpoint *checkpoint, size_t saved,
 {
     char key[96];
     snprintf(key, sizeof key, "muon.group.%zu.%s", saved, field);
-    return muon_checkpoint_metadata(checkpoint, key);
+    return muon_checkpoint_get_metadata(checkpoint, key);
 }
 
 static muon_status read_fields(muon_group *out, const muon_checkpoint *checkpoint, size_t saved)
@@ -79,7 +79,7 @@ static muon_status read_fields(muon_group *out, const muon_checkpoint *checkpoin
     return MUON_OK;
 }
 
-/* The fields together: would muon_set_group take them? */
+/* The fields together: would muon_opt_set_group take them? */
 static muon_status check_group(const muon_group *group, size_t saved)
 {
     muon_group loaded;
@@ -118,7 +118,7 @@ static muon_status find_group(long *out, const muon_checkpoint *checkpoint, cons
     size_t length = strlen(param) + sizeof "muon.param.";
     TRY(CALLOC(&key, length, "metadata"));
     snprintf(key, length, "muon.param.%s", param);
-    const char *text = muon_checkpoint_metadata(checkpoint, key);
+    const char *text = muon_checkpoint_get_metadata(checkpoint, key);
     free(key);
     *out = -1;
     if (!text) return MUON_OK;
@@ -219,7 +219,7 @@ static muon_status read_all(saved_settings *s, const muon_opt *opt,
                             const muon_checkpoint *checkpoint, int must_agree)
 {
     double log_only;
-    const char *seed = muon_checkpoint_metadata(checkpoint, "muon.seed");
+    const char *seed = muon_checkpoint_get_metadata(checkpoint, "muon.seed");
     snprintf(s->seed, sizeof s->seed, "%s", seed ? seed : "");
     TRY(read_global(&s->clip_norm, checkpoint, "muon.clip_norm", opt->clip_norm,
                     muon__check_clip_norm));
@@ -271,7 +271,7 @@ void muon__settings_destroy(saved_settings *s, const muon_opt *opt)
 muon_status muon__settings_restore(muon_opt *opt, const saved_settings *s)
 {
     for (size_t i = 0; i < opt->plan->ngroups; i++)
-        if (s->known[i]) TRY(muon_set_group(opt, i, &s->groups[i]));
-    TRY(muon_set_clip_norm(opt, s->clip_norm));
-    return muon_set_qk_clip(opt, s->qk_threshold, s->qk_log_only);
+        if (s->known[i]) TRY(muon_opt_set_group(opt, i, &s->groups[i]));
+    TRY(muon_opt_set_clip_norm(opt, s->clip_norm));
+    return muon_opt_set_qk_clip(opt, s->qk_threshold, s->qk_log_only);
 }

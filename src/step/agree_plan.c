@@ -137,7 +137,7 @@ static void fill_topics(question *q, int rank, const muon_plan *plan)
         [GROUPS] = muon__question_hash(hash_group, plan, 0, plan->ngroups),
         [PARAMS] = muon__question_hash(hash_param, plan, 0, plan->nparams),
         [ATTENTION] = muon__plan_hash_attention(plan),
-        [WHOLE] = muon_plan_hash(plan),
+        [WHOLE] = muon_plan_get_hash(plan),
     };
     for (int i = 0; i < NTOPICS; i++)
         q->same[i] = muon__same_of(rank, values[i]);

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#define STAGE "muon_check_replicas"
+#define STAGE "muon_opt_check_replicas"
 
 /* What a parameter has, and its state. */
 enum { WEIGHT, MOMENTUM, EXP_AVG, EXP_AVG_SQ, STEP, NTHINGS };
@@ -241,7 +241,7 @@ static muon_status agree_on_buffers(muon_opt *opt, const muon_buffers *buffers)
     return MUON_OK;
 }
 
-muon_status muon_check_replicas(muon_opt *opt, const muon_buffers *buffers)
+muon_status muon_opt_check_replicas(muon_opt *opt, const muon_buffers *buffers)
 {
     OWN_MODE;
     TRY(muon__opt_check(opt, STAGE));

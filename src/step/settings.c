@@ -13,7 +13,7 @@ static muon_status check_index(const muon_opt *opt, size_t index)
     return MUON_OK;
 }
 
-muon_status muon_get_group(const muon_opt *opt, size_t index, muon_group *group)
+muon_status muon_opt_get_group(const muon_opt *opt, size_t index, muon_group *group)
 {
     TRY(check_index(opt, index));
     REQUIRE(group, E_ARG, "group must not be NULL");
@@ -47,7 +47,7 @@ static muon_status apply(muon_opt *opt, size_t index, const muon_group *to)
     return MUON_OK;
 }
 
-muon_status muon_set_group(muon_opt *opt, size_t index, const muon_group *group)
+muon_status muon_opt_set_group(muon_opt *opt, size_t index, const muon_group *group)
 {
     OWN_MODE;
     TRY(check_index(opt, index));
@@ -57,7 +57,7 @@ muon_status muon_set_group(muon_opt *opt, size_t index, const muon_group *group)
     return apply(opt, index, &loaded);
 }
 
-muon_status muon_set_lr(muon_opt *opt, size_t index, double lr)
+muon_status muon_opt_set_lr(muon_opt *opt, size_t index, double lr)
 {
     OWN_MODE;
     TRY(check_index(opt, index));
@@ -69,7 +69,7 @@ muon_status muon_set_lr(muon_opt *opt, size_t index, double lr)
     return MUON_OK;
 }
 
-muon_status muon_set_clip_norm(muon_opt *opt, double clip_norm)
+muon_status muon_opt_set_clip_norm(muon_opt *opt, double clip_norm)
 {
     OWN_MODE;
     REQUIRE(opt, E_ARG, "opt must not be NULL");
@@ -78,7 +78,7 @@ muon_status muon_set_clip_norm(muon_opt *opt, double clip_norm)
     return MUON_OK;
 }
 
-muon_status muon_set_qk_clip(muon_opt *opt, double threshold, int log_only)
+muon_status muon_opt_set_qk_clip(muon_opt *opt, double threshold, int log_only)
 {
     OWN_MODE;
     REQUIRE(opt, E_ARG, "opt must not be NULL");

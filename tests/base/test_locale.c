@@ -1,6 +1,7 @@
 /* test_locale.c - a host whose numbers have a comma: what is read, printed and saved has a point all the
  * same, and the host keeps its comma, in its callbacks too. */
 #define _GNU_SOURCE /* duplocale */
+#include "muon/plan.h"
 #include "tests/save/save_fleet.h"
 
 #include <locale.h>
@@ -110,10 +111,10 @@ static void a_checkpoint_has_points_and_comes_back(void **state)
     assert_ok(ship_save(&s, root, 2));
     muon_checkpoint *c = NULL;
     assert_ok(muon_checkpoint_open(&c, root));
-    assert_string_equal(muon_checkpoint_metadata(c, "muon.group.0.lr"), "0.02");
+    assert_string_equal(muon_checkpoint_get_metadata(c, "muon.group.0.lr"), "0.02");
     muon_checkpoint_close(c);
-    assert_ok(muon_set_lr(s.opt, 0, 0.25));
-    assert_ok(muon_set_clip_norm(s.opt, 1.5));
+    assert_ok(muon_opt_set_lr(s.opt, 0, 0.25));
+    assert_ok(muon_opt_set_clip_norm(s.opt, 1.5));
     int64_t step;
     *text = 0;
     assert_ok(ship_load(&s, root, &step));
@@ -124,7 +125,7 @@ static void a_checkpoint_has_points_and_comes_back(void **state)
     assert_ok(muon_load(s.opt, root, &args, &step));
     muon_group group;
     muon_group_init(&group, sizeof group);
-    assert_ok(muon_get_group(s.opt, 0, &group));
+    assert_ok(muon_opt_get_group(s.opt, 0, &group));
     assert_true(group.lr == 0.02);
     ship_destroy(&s);
     assert_true(has_comma());

@@ -1,6 +1,7 @@
 /* test_mode.c - whatever floating-point mode and locale the host has set, before creation, after it or
  * between two steps: the same bits, and the host finds its mode as it was. */
 #define _GNU_SOURCE /* feenableexcept */
+#include "muon/plan.h"
 #include "tests/save/save_fleet.h"
 
 #include <fenv.h>
@@ -206,13 +207,13 @@ static void errors_give_the_mode_back(void **state)
         muon_plan *plan;
         IN(&modes[m], status, muon_step(s.opt, &none, NULL));
         assert_int_equal(status, MUON_E_ARG);
-        IN(&modes[m], status, muon_set_lr(s.opt, 0, (double)NAN));
+        IN(&modes[m], status, muon_opt_set_lr(s.opt, 0, (double)NAN));
         assert_int_equal(status, MUON_E_VALUE);
-        IN(&modes[m], status, muon_set_group(s.opt, 0, &wrong));
+        IN(&modes[m], status, muon_opt_set_group(s.opt, 0, &wrong));
         assert_int_equal(status, MUON_E_VALUE);
-        IN(&modes[m], status, muon_set_clip_norm(s.opt, (double)NAN));
+        IN(&modes[m], status, muon_opt_set_clip_norm(s.opt, (double)NAN));
         assert_int_equal(status, MUON_E_VALUE);
-        IN(&modes[m], status, muon_set_qk_clip(s.opt, (double)NAN, 0));
+        IN(&modes[m], status, muon_opt_set_qk_clip(s.opt, (double)NAN, 0));
         assert_int_equal(status, MUON_E_VALUE);
         IN(&modes[m], status, ship_create(&none_at_all, &bad, NULL));
         assert_int_equal(status, MUON_E_VALUE);
@@ -358,7 +359,7 @@ static void plans_and_settings_are_the_same(void **state)
         muon_plan *plan = NULL;
         IN(&modes[m], status, fleet_plan(&plan, &f, 64));
         assert_ok(status);
-        assert_int_equal(muon_plan_hash(plan), muon_plan_hash(want));
+        assert_int_equal(muon_plan_get_hash(plan), muon_plan_get_hash(want));
         IN(&modes[m], status, print_plan(text, plan));
         assert_string_equal(text, want_text);
         muon_plan_destroy(plan);
@@ -408,11 +409,12 @@ static void a_checkpoint_is_the_same_and_loads_the_same(void **state)
         assert_ok(status);
         muon_checkpoint *c = NULL;
         assert_ok(muon_checkpoint_open(&c, dir.path));
-        assert_string_equal(muon_checkpoint_metadata(c, "muon.group.0.lr"), "0.10000000000000001");
+        assert_string_equal(muon_checkpoint_get_metadata(c, "muon.group.0.lr"),
+                            "0.10000000000000001");
         muon_checkpoint_close(c);
         ship s;
         assert_ok(ship_create(&s, &f, NULL));
-        assert_ok(muon_set_lr(s.opt, MUONS, 0.3));
+        assert_ok(muon_opt_set_lr(s.opt, MUONS, 0.3));
         muon_load_args args = load_args(&s);
         args.restore_settings = 1;
         IN(&modes[m], status, muon_load(s.opt, dir.path, &args, &step));
@@ -421,7 +423,7 @@ static void a_checkpoint_is_the_same_and_loads_the_same(void **state)
         if (wrong) fail_msg("%s: %s", modes[m].name, wrong);
         muon_group group;
         muon_group_init(&group, sizeof group);
-        assert_ok(muon_get_group(s.opt, MUONS, &group));
+        assert_ok(muon_opt_get_group(s.opt, MUONS, &group));
         assert_true(group.lr == 0.1);
         ship_destroy(&s);
     }

@@ -1,5 +1,5 @@
 # A root with two checkpoints, with settings, the caller's own entries and weights.
-$ settings() { echo muon.format=1 muon.version=0.4.0 muon.ngroups=2 muon.group.0.name=hidden muon.group.0.rule=muon muon.group.0.lr=0.02 muon.group.0.momentum=0.90000000000000002 muon.group.0.momentum_form=ema muon.group.1.name=rest muon.group.1.rule=adamw muon.group.1.beta1=0.9 muon.param.w=0 muon.param.n=1; }
+$ settings() { echo muon.format=1 muon.version=0.5.0 muon.ngroups=2 muon.group.0.name=hidden muon.group.0.rule=muon muon.group.0.lr=0.02 muon.group.0.momentum=0.90000000000000002 muon.group.0.momentum_form=ema muon.group.1.name=rest muon.group.1.rule=adamw muon.group.1.beta1=0.9 muon.param.w=0 muon.param.n=1; }
 $ tensors save root 10 $(settings) data.position=17 w.momentum_buffer:F32:4x6 w.step:I64:-:10 n.exp_avg:F32:6 n.exp_avg_sq:F32:6:1,2,0 n.step:I64:-:10 w:BF16:4x6 n:F32:6
 $ tensors save root 20 $(settings) data.position=34 w.momentum_buffer:F32:4x6 w.step:I64:-:20 n.exp_avg:F32:6:nan n.exp_avg_sq:F32:6:1,2,0.5 n.step:I64:-:20 w:BF16:4x6 n:F32:6:inf
 $ muonctl ckpt ls root
@@ -16,7 +16,7 @@ step-00000020        7      232 B  complete, abandoned
 $ muonctl ckpt ls back --json | sed 's/,"checkpoints.*,{"name":"step-00000020"/ .../'
 {"root":"back","newest":"step-00000015","latest":"step-00000015" ...,"step":20,"complete":true,"abandoned":true,"problem":null,"tensors":7,"bytes":232}],"below":[]}
 $ muonctl ckpt inspect back | head -1
-back/step-00000015: step 15, libmuon 0.4.0, 1 tensors, 8 B
+back/step-00000015: step 15, libmuon 0.5.0, 1 tensors, 8 B
 $ rm back/step-00000015/COMPLETE && muonctl ckpt ls back
 checkpoint     tensors      bytes  state
 step-00000010        7      232 B  complete
@@ -62,7 +62,7 @@ read 232 B in * GB/s (glob)
 
 # Statistics of the finite elements; a glob chooses tensors.
 $ muonctl ckpt inspect root
-root/step-00000020: step 20, libmuon 0.4.0, 7 tensors, 232 B
+root/step-00000020: step 20, libmuon 0.5.0, 7 tensors, 232 B
 data.position: 34
 muon.format: 1
 group 0 'hidden': 1 parameter, rule muon, lr 0.02, momentum 0.9, momentum_form ema
@@ -77,7 +77,7 @@ n.exp_avg_sq      F32   6                       0.5            2       1.1667   
 n                 F32   6                   -1.9445      0.23107     -0.45333      0.88733       1.9445          0      0      1 83c84da3
 w                 BF16  4x6                 -1.3672       2.1875     0.072032       0.9124       2.1875          0      0      0 719d6490
 $ muonctl ckpt inspect root/step-00000010 'n.*' w.step
-root/step-00000010: step 10, libmuon 0.4.0, 7 tensors, 232 B
+root/step-00000010: step 10, libmuon 0.5.0, 7 tensors, 232 B
 data.position: 17
 muon.format: 1
 group 0 'hidden': 1 parameter, rule muon, lr 0.02, momentum 0.9, momentum_form ema

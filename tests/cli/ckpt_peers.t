@@ -5,7 +5,7 @@ $ printf 'h.0.w\nh.1.w\n' >muon.txt && printf '["norm", "unused"]' >adamw.txt
 $ muonctl ckpt import muon adamw torch --from torch --names muon.txt,adamw.txt
 step 12, parameters: 2 of Muon (ema), 1 of AdamW; settings of torch
 $ muonctl ckpt inspect torch 'h*' | head -8
-torch/step-00000012: step 12, libmuon 0.4.0, 7 tensors, 240 B
+torch/step-00000012: step 12, libmuon 0.5.0, 7 tensors, 240 B
 muon.clip_norm: 0
 muon.format: 1
 muon.qk_log_only: 0

@@ -25,7 +25,7 @@ Example:
 $ muonctl -h | head -1
 Usage: muonctl COMMAND [ARGUMENTS]
 $ muonctl --version
-muonctl 0.4.0
+muonctl 0.5.0
 $ muonctl ortho --help
 Usage: muonctl ortho IN OUT [--coefficients NAME] [--steps N]
        [--algorithm NAME] [--eps X] [--eps-mode NAME] [--threads N]

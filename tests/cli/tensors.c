@@ -224,7 +224,7 @@ static const char *setting(const muon_checkpoint *from, const char *front, const
 {
     char key[512];
     snprintf(key, sizeof key, "%s%s", front, back);
-    return muon_checkpoint_metadata(from, key);
+    return muon_checkpoint_get_metadata(from, key);
 }
 
 static muon_group read_group(const muon_checkpoint *from, int index)
@@ -421,7 +421,7 @@ int main(int argc, char **argv)
     } else if (strcmp(verb, "values") == 0) {
         values(file, more);
     } else if (strcmp(verb, "metadata") == 0) {
-        const char *value = muon_st_metadata(file, more);
+        const char *value = muon_st_get_metadata(file, more);
         printf("%s\n", value ? value : "(none)");
     } else if (strcmp(verb, "diff") == 0) {
         muon_st *other = open_file(more);

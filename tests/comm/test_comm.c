@@ -428,10 +428,10 @@ static void every_function_of_a_transport_is_needed(void **state)
 static void a_transport_sets_the_message(void **state)
 {
     (void)state;
-    assert_int_equal(muon_comm_fail(MUON_E_COMM, "rank %d: the cable is %s", 4, "out"),
+    assert_int_equal(muon_error_set(MUON_E_COMM, "rank %d: the cable is %s", 4, "out"),
                      MUON_E_COMM);
     assert_string_equal(muon_last_error(), "rank 4: the cable is out");
-    muon_comm_fail(MUON_E_COMM, "again: %s", muon_last_error());
+    muon_error_set(MUON_E_COMM, "again: %s", muon_last_error());
     assert_string_equal(muon_last_error(), "again: rank 4: the cable is out");
 }
 

@@ -51,7 +51,7 @@ static muon_status cannot_open(void *self, muon_batch **out, muon_direction dire
                                const muon_message *messages, size_t nmessages)
 {
     (void)self, (void)out, (void)direction, (void)channel, (void)messages, (void)nmessages;
-    return muon_comm_fail(MUON_E_COMM, "the cable is out");
+    return muon_error_set(MUON_E_COMM, "the cable is out");
 }
 
 static void who_cannot_hear_names_whom_it_waits_for(void **state)

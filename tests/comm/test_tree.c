@@ -320,7 +320,7 @@ static muon_status broken_start(void *self, muon_batch *batch)
 {
     (void)self;
     (void)batch;
-    return muon_comm_fail(MUON_E_COMM, "the cable is out");
+    return muon_error_set(MUON_E_COMM, "the cable is out");
 }
 
 static void break_one(int rank, const muon_comm *comm, void *arg)

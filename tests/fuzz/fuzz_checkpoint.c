@@ -225,10 +225,10 @@ static void check_checkpoint(const part *parts)
     fuzz_accepted++;
     for (size_t i = 0; i < muon_checkpoint_count(cp); i++)
         check_tensor(cp, i, parts);
-    for (size_t i = 0; muon_checkpoint_key(cp, i); i++)
-        PROMISE(muon_checkpoint_metadata(cp, muon_checkpoint_key(cp, i)));
-    PROMISE(strtoll(muon_checkpoint_metadata(cp, "muon.step"), NULL, 10) ==
-            muon_checkpoint_step(cp));
+    for (size_t i = 0; muon_checkpoint_get_key(cp, i); i++)
+        PROMISE(muon_checkpoint_get_metadata(cp, muon_checkpoint_get_key(cp, i)));
+    PROMISE(strtoll(muon_checkpoint_get_metadata(cp, "muon.step"), NULL, 10) ==
+            muon_checkpoint_get_step(cp));
     muon_checkpoint_close(cp);
 }
 

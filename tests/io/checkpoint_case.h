@@ -168,7 +168,7 @@ static inline void case_check(const char *path)
     muon_checkpoint *cp = NULL;
     assert_ok(muon_checkpoint_open(&cp, path));
     assert_int_equal(muon_checkpoint_count(cp), COUNT(case_tensors));
-    assert_int_equal(muon_checkpoint_step(cp), CASE_STEP);
+    assert_int_equal(muon_checkpoint_get_step(cp), CASE_STEP);
     for (size_t i = 0; i < COUNT(case_tensors); i++) {
         const muon_checkpoint_tensor *want = &case_tensors[i];
         int64_t at = muon_checkpoint_find(cp, want->name);

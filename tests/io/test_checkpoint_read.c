@@ -74,15 +74,15 @@ static void metadata_are_found_and_listed_but_for_what_the_files_add(void **stat
 {
     (void)state;
     muon_checkpoint *cp = open_ok(case_root);
-    assert_string_equal(muon_checkpoint_metadata(cp, "muon.step"), "1000");
-    assert_string_equal(muon_checkpoint_metadata(cp, "note"), case_metadata[2].value);
-    assert_non_null(muon_checkpoint_metadata(cp, "muon.crc32c.w.momentum_buffer"));
-    assert_null(muon_checkpoint_metadata(cp, "absent"));
-    assert_string_equal(muon_checkpoint_key(cp, 0), "data.position");
-    assert_string_equal(muon_checkpoint_key(cp, 1), "muon.version");
-    assert_string_equal(muon_checkpoint_key(cp, 2), "note");
-    assert_null(muon_checkpoint_key(cp, 3));
-    assert_null(muon_checkpoint_key(cp, SIZE_MAX));
+    assert_string_equal(muon_checkpoint_get_metadata(cp, "muon.step"), "1000");
+    assert_string_equal(muon_checkpoint_get_metadata(cp, "note"), case_metadata[2].value);
+    assert_non_null(muon_checkpoint_get_metadata(cp, "muon.crc32c.w.momentum_buffer"));
+    assert_null(muon_checkpoint_get_metadata(cp, "absent"));
+    assert_string_equal(muon_checkpoint_get_key(cp, 0), "data.position");
+    assert_string_equal(muon_checkpoint_get_key(cp, 1), "muon.version");
+    assert_string_equal(muon_checkpoint_get_key(cp, 2), "note");
+    assert_null(muon_checkpoint_get_key(cp, 3));
+    assert_null(muon_checkpoint_get_key(cp, SIZE_MAX));
     muon_checkpoint_close(cp);
 }
 
@@ -93,11 +93,11 @@ static void a_root_stands_for_its_newest_and_a_directory_for_itself_under_any_na
     plan.step = 5;
     assert_ok(muon_checkpoint_write(case_root, &plan));
     muon_checkpoint *cp = open_ok(case_root);
-    assert_int_equal(muon_checkpoint_step(cp), 5);
-    assert_string_equal(muon_checkpoint_path(cp), case_path("step-00000005"));
+    assert_int_equal(muon_checkpoint_get_step(cp), 5);
+    assert_string_equal(muon_checkpoint_get_path(cp), case_path("step-00000005"));
     muon_checkpoint_close(cp);
     cp = open_ok(case_path(CASE_DIR));
-    assert_int_equal(muon_checkpoint_step(cp), CASE_STEP);
+    assert_int_equal(muon_checkpoint_get_step(cp), CASE_STEP);
     muon_checkpoint_close(cp);
     assert_int_equal(rename(case_path(CASE_DIR), case_path("best")), 0);
     case_check(case_path("best"));

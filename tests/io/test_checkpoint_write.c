@@ -44,9 +44,9 @@ static void any_reader_of_safetensors_reads_the_files(void **state)
     muon_st *file = NULL;
     assert_ok(muon_st_open(&file, case_file("optimizer.safetensors")));
     assert_int_equal(muon_st_count(file), 4);
-    assert_string_equal(muon_st_metadata(file, "format"), "pt");
-    assert_string_equal(muon_st_metadata(file, "muon.step"), "1000");
-    assert_string_equal(muon_st_metadata(file, "data.position"), "12345");
+    assert_string_equal(muon_st_get_metadata(file, "format"), "pt");
+    assert_string_equal(muon_st_get_metadata(file, "muon.step"), "1000");
+    assert_string_equal(muon_st_get_metadata(file, "data.position"), "12345");
     unsigned char data[60];
     assert_ok(muon_st_read(file, (size_t)muon_st_find(file, "w.momentum_buffer"), data, 60));
     for (int64_t i = 0; i < 60; i++)
@@ -54,8 +54,8 @@ static void any_reader_of_safetensors_reads_the_files(void **state)
     muon_st_close(file);
     assert_ok(muon_st_open(&file, case_file("model.safetensors")));
     assert_int_equal(muon_st_count(file), 2);
-    assert_string_equal(muon_st_metadata(file, "format"), "pt");
-    assert_null(muon_st_metadata(file, "muon.step"));
+    assert_string_equal(muon_st_get_metadata(file, "format"), "pt");
+    assert_null(muon_st_get_metadata(file, "muon.step"));
     muon_st_close(file);
 }
 
@@ -93,8 +93,8 @@ static void a_checkpoint_without_tensors_has_its_metadata(void **state)
     assert_ok(muon_checkpoint_open(&cp, case_path("step-00000000")));
     assert_int_equal(muon_checkpoint_count(cp), 0);
     assert_int_equal(muon_checkpoint_find(cp, "w"), -1);
-    assert_int_equal(muon_checkpoint_step(cp), 0);
-    assert_string_equal(muon_checkpoint_metadata(cp, "note"), case_metadata[2].value);
+    assert_int_equal(muon_checkpoint_get_step(cp), 0);
+    assert_string_equal(muon_checkpoint_get_metadata(cp, "note"), case_metadata[2].value);
     muon_checkpoint_close(cp);
 }
 

@@ -84,7 +84,7 @@ static void scalars_and_empty_tensors_round_trip(void **state)
     file = open_ok(path);
     assert_int_equal(muon_st_count(file), 0);
     assert_int_equal(muon_st_find(file, ""), -1);
-    assert_null(muon_st_metadata(file, ""));
+    assert_null(muon_st_get_metadata(file, ""));
     muon_st_close(file);
 }
 
@@ -119,10 +119,10 @@ static void any_utf8_name_and_metadata_round_trip(void **state)
     muon_st *file = open_ok(path);
     for (size_t i = 0; i < COUNT(names); i++) {
         expect_same(file, &tensors[i]);
-        assert_string_equal(muon_st_metadata(file, names[i]), metadata[i].value);
+        assert_string_equal(muon_st_get_metadata(file, names[i]), metadata[i].value);
     }
     assert_int_equal(muon_st_find(file, "__metadata__"), -1);
-    assert_null(muon_st_metadata(file, "absent"));
+    assert_null(muon_st_get_metadata(file, "absent"));
     muon_st_close(file);
 }
 

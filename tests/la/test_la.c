@@ -364,13 +364,13 @@ static void backends_say_what_they_are(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(backends); i++) {
         muon_backend_info info;
-        assert_ok(muon_get_backend(backends[i]->name, &info, sizeof info));
+        assert_ok(muon_backend_get(backends[i]->name, &info, sizeof info));
         assert_string_equal(info.name, backends[i]->name);
         assert_int_equal(info.library[0] != 0, backends[i] != &muon__la_reference);
     }
     muon_backend_info info;
-    assert_fails(muon_get_backend("none", &info, sizeof info), MUON_E_NAME, "'none' is not one of");
-    assert_fails(muon_get_backend(NULL, NULL, sizeof info), MUON_E_ARG, "info must not be NULL");
+    assert_fails(muon_backend_get("none", &info, sizeof info), MUON_E_NAME, "'none' is not one of");
+    assert_fails(muon_backend_get(NULL, NULL, sizeof info), MUON_E_ARG, "info must not be NULL");
 }
 
 /* Every thread has been in a product while all others were. */

@@ -120,9 +120,9 @@ static void what_is_refused_changes_nothing_and_can_be_repaired(void)
     uint64_t before = ship_digest(&s);
     ship_fill_grads(&s, 3);
 
-    if (is_last()) CHECK_OK(muon_set_lr(s.opt, MUONS, 0.5));
+    if (is_last()) CHECK_OK(muon_opt_set_lr(s.opt, MUONS, 0.5));
     CHECK_FAILS(ship_step(&s), MUON_E_DISAGREE, "lr");
-    CHECK_OK(muon_set_lr(s.opt, MUONS, f.groups[MUONS].lr));
+    CHECK_OK(muon_opt_set_lr(s.opt, MUONS, f.groups[MUONS].lr));
 
     if (is_last()) s.buffers[2].grad = NULL;
     CHECK_FAILS(ship_step(&s), MUON_E_GRAD, "whole");

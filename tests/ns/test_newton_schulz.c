@@ -421,7 +421,7 @@ static void auto_takes_the_cheapest_algorithm(void **state)
             muon_group g = settings("you", 0, (muon_algorithm)a);
             muon_ortho *ortho = NULL;
             assert_ok(muon_ortho_create(&ortho, 1, cases[i][0], cases[i][1], &g, 1, NULL));
-            flops[a] = muon_ortho_flops(ortho);
+            flops[a] = muon_ortho_get_flops(ortho);
             muon_ortho_destroy(ortho);
         }
         double m = fmin((double)cases[i][0], (double)cases[i][1]);

@@ -11,6 +11,7 @@
 #ifndef TESTS_PLAN_CASES_H
 #define TESTS_PLAN_CASES_H
 
+#include "muon/plan.h"
 #include "tests/support/testlib.h"
 
 #include <stdio.h>
@@ -161,9 +162,9 @@ static inline double *planned_work(const muon_plan *plan)
 {
     double *work = calloc((size_t)plan->nranks, sizeof *work);
     assert_non_null(work);
-    for (size_t i = 0; i < muon_plan_nmatrices(plan); i++) {
+    for (size_t i = 0; i < muon_plan_count_matrices(plan); i++) {
         muon_matrix m;
-        assert_ok(muon_plan_matrix(plan, i, &m, sizeof m));
+        assert_ok(muon_plan_get_matrix(plan, i, &m, sizeof m));
         if (m.owner < 0 || m.owner >= plan->nranks)
             fail_msg("matrix %zu has owner %d of %d ranks", i, m.owner, plan->nranks);
         work[m.owner] += m.flops;

@@ -1,4 +1,5 @@
 /* test_layout_errors.c - shardings that cannot be, each refused with the names and numbers. */
+#include "muon/plan.h"
 #include "tests/plan/layout_oracle.h"
 
 enum { RANKS = 8 };

@@ -1,4 +1,5 @@
 /* test_plan.c - the plan as a value: which matrices, at what cost, in which waves. */
+#include "muon/plan.h"
 #include "tests/world/step_model.h"
 
 #include <math.h>
@@ -23,10 +24,10 @@ typedef struct expected {
 static void check_matrices(const model *m, const expected *want, size_t n)
 {
     muon_plan *plan = plan_of(m);
-    assert_int_equal(muon_plan_nmatrices(plan), n);
+    assert_int_equal(muon_plan_count_matrices(plan), n);
     for (size_t i = 0; i < n; i++, want++) {
         muon_matrix got;
-        assert_ok(muon_plan_matrix(plan, i, &got, sizeof got));
+        assert_ok(muon_plan_get_matrix(plan, i, &got, sizeof got));
         int where = got.param == want->param && got.batch == want->batch && got.row == want->row &&
                     got.col == want->col;
         if (!where || got.rows != want->rows || got.cols != want->cols || got.owner != 0 ||
@@ -156,7 +157,7 @@ static void flops_are_those_of_the_algorithm_that_runs(void **state)
         muon_plan *plan = plan_of(&m);
         muon_matrix matrix;
         muon_plan_cost cost;
-        assert_ok(muon_plan_matrix(plan, 2, &matrix, sizeof matrix));
+        assert_ok(muon_plan_get_matrix(plan, 2, &matrix, sizeof matrix));
         assert_ok(muon_plan_get_cost(plan, &cost, sizeof cost));
         if (matrix.algorithm != cases[i].runs || matrix.flops != cases[i].flops)
             fail_msg("case %zu: algorithm %d, %g flops", i, (int)matrix.algorithm, matrix.flops);
@@ -233,7 +234,7 @@ static void workspace_is_planned_to_the_byte_and_never_above_the_budget(void **s
                 m.config.workspace_budget = least + (most - least) * (i - 1) / 19 + i % 3;
             assert_ok(muon_create(&m.opt, &m.config, m.params, m.nparams));
             muon_plan_cost cost;
-            assert_ok(muon_plan_get_cost(muon_get_plan(m.opt), &cost, sizeof cost));
+            assert_ok(muon_plan_get_cost(muon_opt_get_plan(m.opt), &cost, sizeof cost));
             assert_int_equal(cost.workspace_bytes, m.opt->workspace.used);
             if (i == 0)
                 most = cost.workspace_bytes;

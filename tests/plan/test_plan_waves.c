@@ -1,5 +1,6 @@
 /* test_plan_waves.c - the waves of many ranks: what an owner has in one fits its buffer, ranks advance
  * together, local matrices hide the first gather and the last scatter, and budgets are kept. */
+#include "muon/plan.h"
 #include "tests/plan/plan_cases.h"
 
 #include <math.h>
@@ -221,7 +222,7 @@ static void local_matrices_open_and_close_the_step(void **state)
     for (int r = 0; r < plan->nranks; r++) {
         for (size_t w = 0; w < plan->nwaves; w += plan->nwaves - 1) {
             muon_wave_load load;
-            assert_ok(muon_plan_wave(plan, r, w, &load, sizeof load));
+            assert_ok(muon_plan_get_wave(plan, r, w, &load, sizeof load));
             if (load.matrices == 0 || load.gather_bytes_received || load.scatter_bytes_sent)
                 fail_msg("rank %d, wave %zu: %lld matrices, %lld and %lld bytes", r, w,
                          (long long)load.matrices, (long long)load.gather_bytes_received,

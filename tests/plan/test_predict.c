@@ -1,5 +1,6 @@
 /* test_predict.c - the prediction: bounds and ratios, bytes that are those of the messages, and other
  * schemes by hand. */
+#include "muon/plan.h"
 #include "tests/plan/plan_cases.h"
 
 #include <math.h>
@@ -168,7 +169,7 @@ static void predictions_are_the_sums_of_what_the_ranks_do(void **state)
             double messages = 0, work = 0;
             for (int r = 0; r < plan->nranks; r++) {
                 muon_rank_load load;
-                assert_ok(muon_plan_rank(plan, r, &load, sizeof load));
+                assert_ok(muon_plan_get_rank(plan, r, &load, sizeof load));
                 sent += load.bytes_sent;
                 received += load.bytes_received;
                 matrices += load.matrices;

@@ -1,5 +1,6 @@
 /* test_predict_small.c - small models on few ranks, where a plan has little to choose from and nothing
  * to hide messages behind: it is never predicted slower than the schemes it is compared with. */
+#include "muon/plan.h"
 #include "tests/plan/plan_cases.h"
 
 static int pick(int n)

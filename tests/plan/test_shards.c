@@ -1,4 +1,5 @@
 /* test_shards.c - the plan's answer to "what does this rank hold?", and how many ranks there are. */
+#include "muon/plan.h"
 #include "tests/support/testlib.h"
 
 #include <string.h>
@@ -70,7 +71,7 @@ static void a_plan_tells_what_every_rank_holds(void **state)
     old->ranges = ranges;
     old->nranges = 3;
     muon_plan *plan = plan_of(&m);
-    assert_int_equal(muon_plan_nranks(plan), 6);
+    assert_int_equal(muon_plan_count_ranks(plan), 6);
 
     static const struct {
         size_t param;
@@ -82,8 +83,8 @@ static void a_plan_tells_what_every_rank_holds(void **state)
         {1, 5, 1, 5},  {2, 0, 1, 5},  {2, 1, 0, 0}, {2, 4, 4, 19}, {2, 5, 0, 0},
     };
     for (size_t i = 0; i < COUNT(shards); i++) {
-        size_t parts = muon_plan_nparts(plan, shards[i].param, shards[i].rank);
-        int64_t numel = muon_plan_shard_numel(plan, shards[i].param, shards[i].rank);
+        size_t parts = muon_plan_count_parts(plan, shards[i].param, shards[i].rank);
+        int64_t numel = muon_plan_count_elements(plan, shards[i].param, shards[i].rank);
         if (parts != shards[i].parts || numel != shards[i].numel)
             fail_msg("param %zu, rank %d: got %zu parts of %lld elements, want %zu of %lld",
                      shards[i].param, shards[i].rank, parts, (long long)numel, shards[i].parts,
@@ -103,8 +104,8 @@ static void a_plan_tells_what_every_rank_holds(void **state)
     };
     for (size_t i = 0; i < COUNT(parts); i++) {
         muon_part got;
-        assert_ok(
-            muon_plan_part(plan, parts[i].param, parts[i].rank, parts[i].index, &got, sizeof got));
+        assert_ok(muon_plan_get_part(plan, parts[i].param, parts[i].rank, parts[i].index, &got,
+                                     sizeof got));
         if (memcmp(&got, &parts[i].want, sizeof got) != 0)
             fail_msg("part %zu: got [%lld:%lld, %lld:%lld] at %lld, replica %d of %d", i,
                      (long long)got.begin[0], (long long)got.end[0], (long long)got.begin[1],
@@ -127,29 +128,30 @@ static void questions_about_what_does_not_exist_have_answers(void **state)
         int rank;
     } none[] = {{0, 2}, {0, 5}, {0, 6}, {0, -1}, {1, 0}, {SIZE_MAX, 0}};
     for (size_t i = 0; i < COUNT(none); i++) {
-        assert_int_equal(muon_plan_nparts(plan, none[i].param, none[i].rank), 0);
-        assert_int_equal(muon_plan_shard_numel(plan, none[i].param, none[i].rank), 0);
+        assert_int_equal(muon_plan_count_parts(plan, none[i].param, none[i].rank), 0);
+        assert_int_equal(muon_plan_count_elements(plan, none[i].param, none[i].rank), 0);
     }
-    assert_int_equal(muon_plan_nparts(NULL, 0, 0), 0);
-    assert_int_equal(muon_plan_shard_numel(NULL, 0, 0), 0);
-    assert_int_equal(muon_plan_nranks(NULL), 0);
+    assert_int_equal(muon_plan_count_parts(NULL, 0, 0), 0);
+    assert_int_equal(muon_plan_count_elements(NULL, 0, 0), 0);
+    assert_int_equal(muon_plan_count_ranks(NULL), 0);
 
     muon_part part;
     memset(&part, 0x5a, sizeof part);
     muon_part before = part;
-    assert_fails(muon_plan_part(NULL, 0, 0, 0, &part, sizeof part), MUON_E_ARG, "plan and part");
-    assert_fails(muon_plan_part(plan, 0, 0, 0, NULL, sizeof part), MUON_E_ARG, "plan and part");
-    assert_fails(muon_plan_part(plan, 1, 0, 0, &part, sizeof part), MUON_E_ARG,
+    assert_fails(muon_plan_get_part(NULL, 0, 0, 0, &part, sizeof part), MUON_E_ARG,
+                 "plan and part");
+    assert_fails(muon_plan_get_part(plan, 0, 0, 0, NULL, sizeof part), MUON_E_ARG, "plan and part");
+    assert_fails(muon_plan_get_part(plan, 1, 0, 0, &part, sizeof part), MUON_E_ARG,
                  "param 1 does not exist: the plan has 1");
-    assert_fails(muon_plan_part(plan, 0, 6, 0, &part, sizeof part), MUON_E_ARG,
+    assert_fails(muon_plan_get_part(plan, 0, 6, 0, &part, sizeof part), MUON_E_ARG,
                  "rank 6 does not exist: the plan has 6");
-    assert_fails(muon_plan_part(plan, 0, -1, 0, &part, sizeof part), MUON_E_ARG,
+    assert_fails(muon_plan_get_part(plan, 0, -1, 0, &part, sizeof part), MUON_E_ARG,
                  "rank -1 does not exist: the plan has 6");
-    assert_fails(muon_plan_part(plan, 0, 0, 1, &part, sizeof part), MUON_E_ARG,
+    assert_fails(muon_plan_get_part(plan, 0, 0, 1, &part, sizeof part), MUON_E_ARG,
                  "part 1 does not exist: rank 0 has 1 of param 'w'");
-    assert_fails(muon_plan_part(plan, 0, 2, 0, &part, sizeof part), MUON_E_ARG,
+    assert_fails(muon_plan_get_part(plan, 0, 2, 0, &part, sizeof part), MUON_E_ARG,
                  "part 0 does not exist: rank 2 has 0 of param 'w'");
-    assert_fails(muon_plan_part(plan, 0, 0, 0, &part, 0), MUON_E_VERSION, "muon_part");
+    assert_fails(muon_plan_get_part(plan, 0, 0, 0, &part, 0), MUON_E_VERSION, "muon_part");
     assert_memory_equal(&part, &before, sizeof part);
     muon_plan_destroy(plan);
 }
@@ -173,7 +175,7 @@ static void the_number_of_ranks_is_the_communicators_or_as_given(void **state)
         m.config.nranks = cases[i].nranks;
         if (cases[i].want) {
             muon_plan *made = plan_of(&m);
-            assert_int_equal(muon_plan_nranks(made), cases[i].want);
+            assert_int_equal(muon_plan_count_ranks(made), cases[i].want);
             muon_plan_destroy(made);
             continue;
         }
@@ -252,7 +254,7 @@ static void programs_from_before_there_were_ranks_still_run(void **state)
     assert_ok(muon_plan_create(&plan, &m.config, (const muon_param *)params, 2));
     for (size_t i = 0; i < 2; i++)
         for (int r = 0; r < 6; r++)
-            assert_int_equal(muon_plan_shard_numel(plan, i, r), 24);
+            assert_int_equal(muon_plan_count_elements(plan, i, r), 24);
     muon_plan_destroy(plan);
     params[0].struct_size = params[1].struct_size = sizeof *params - 8;
     assert_fails(muon_plan_create(&plan, &m.config, (const muon_param *)params, 2), MUON_E_VERSION,
@@ -279,7 +281,7 @@ static void what_a_plan_was_made_of_may_go_away(void **state)
     memset(ranks, 0x5a, sizeof ranks);
     memset(&m, 0x5a, sizeof m);
     muon_part part;
-    assert_ok(muon_plan_part(plan, 0, 0, 0, &part, sizeof part));
+    assert_ok(muon_plan_get_part(plan, 0, 0, 0, &part, sizeof part));
     assert_true(part.begin[0] == 6 && part.end[0] == 7 && part.replica == 1 && part.replicas == 2);
     muon_plan_destroy(plan);
 }

@@ -1,5 +1,6 @@
 /* test_sizes.c - sizes whose products and sums do not fit: an error at once that names the parameter and
  * the numbers, never a plan with numbers that have wrapped around. What does fit is planned. */
+#include "muon/plan.h"
 #include "tests/world/fleet.h"
 
 #include <limits.h>
@@ -118,7 +119,7 @@ static void what_fits_is_counted_without_wrapping_around(void **state)
                 assert_true(nranks[r] == 1 || !replicated ||
                             p.bytes_max >= (int64_t)4 << ELEMENTS_LOG2 / 2);
                 muon_rank_load load;
-                assert_ok(muon_plan_rank(plan, nranks[r] - 1, &load, sizeof load));
+                assert_ok(muon_plan_get_rank(plan, nranks[r] - 1, &load, sizeof load));
                 assert_true(load.bytes_sent >= 0 && load.bytes_received >= 0);
                 assert_true(load.state_bytes >= 0 && load.workspace_bytes >= 0);
                 muon_plan_destroy(plan);

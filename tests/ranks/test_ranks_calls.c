@@ -17,9 +17,10 @@ typedef enum call {
     CALLS
 } call;
 
-static const char *const names[CALLS] = {"muon_step",           "muon_step",        "muon_create",
-                                         "muon_check_replicas", "muon_offload",     "muon_save",
-                                         "muon_save_start",     "muon_save_finish", "muon_load"};
+static const char *const names[CALLS] = {
+    "muon_step",    "muon_step", "muon_create",     "muon_opt_check_replicas",
+    "muon_offload", "muon_save", "muon_save_start", "muon_save_finish",
+    "muon_load"};
 
 /* What one rank has. */
 typedef struct player {
@@ -48,7 +49,7 @@ static muon_status make_call(player *p, call which, int number)
     case CREATE:
         return create_third(p);
     case REPLICAS:
-        return muon_check_replicas(p->ship.opt, p->ship.buffers);
+        return muon_opt_check_replicas(p->ship.opt, p->ship.buffers);
     case OFFLOAD:
         return muon_offload(p->ship.opt, number % 2 ? NULL : p->root, 1 << 20);
     case SAVE:
@@ -207,7 +208,7 @@ static muon_status compare_nothing(player *p)
 {
     muon_buffers none[FLEET_PARAMS];
     memset(none, 0, sizeof none);
-    return muon_check_replicas(p->ship.opt, none);
+    return muon_opt_check_replicas(p->ship.opt, none);
 }
 
 static muon_status create_of_nothing(player *p)

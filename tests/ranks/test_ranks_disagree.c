@@ -218,26 +218,26 @@ static void ranks_may_have_different_numbers_of_threads(void **state)
 
 static muon_status set_lr(muon_opt *opt)
 {
-    return muon_set_lr(opt, MUONS, 0.05);
+    return muon_opt_set_lr(opt, MUONS, 0.05);
 }
 
 static muon_status set_clip_norm(muon_opt *opt)
 {
-    return muon_set_clip_norm(opt, 0.5);
+    return muon_opt_set_clip_norm(opt, 0.5);
 }
 
 static muon_status set_qk_clip(muon_opt *opt)
 {
-    return muon_set_qk_clip(opt, 50, 0);
+    return muon_opt_set_qk_clip(opt, 50, 0);
 }
 
 static muon_status set_momentum(muon_opt *opt)
 {
     muon_group group;
     muon_group_init(&group, sizeof group);
-    muon_status status = muon_get_group(opt, OTHERS, &group);
+    muon_status status = muon_opt_get_group(opt, OTHERS, &group);
     group.momentum = 0.5;
-    return status == MUON_OK ? muon_set_group(opt, OTHERS, &group) : status;
+    return status == MUON_OK ? muon_opt_set_group(opt, OTHERS, &group) : status;
 }
 
 typedef struct setting {
@@ -301,9 +301,9 @@ static void drift(int rank, const muon_comm *comm, void *arg)
     const fleet_task *t = arg;
     ship s;
     rank_ok(ship_create(&s, t->f, comm));
-    rank_ok(muon_check_replicas(s.opt, s.buffers));
+    rank_ok(muon_opt_check_replicas(s.opt, s.buffers));
     rank_ok(ship_run(&s, 1, 2));
-    rank_ok(muon_check_replicas(s.opt, s.buffers));
+    rank_ok(muon_opt_check_replicas(s.opt, s.buffers));
     struct {
         const char *name;
         unsigned char *byte;
@@ -317,11 +317,11 @@ static void drift(int rank, const muon_comm *comm, void *arg)
     for (size_t i = 0; i < COUNT(places); i++) {
         rank_check(places[i].byte, "%s has no such tensor", places[i].name);
         if (rank == ODD) *places[i].byte ^= 1; /* the last bit of one element */
-        rank_fails(muon_check_replicas(s.opt, s.buffers), MUON_E_DISAGREE, places[i].name);
+        rank_fails(muon_opt_check_replicas(s.opt, s.buffers), MUON_E_DISAGREE, places[i].name);
         rank_check(strstr(muon_last_error(), "rank 2") || strstr(muon_last_error(), "and 2"), "%s",
                    muon_last_error());
         if (rank == ODD) *places[i].byte ^= 1;
-        rank_ok(muon_check_replicas(s.opt, s.buffers));
+        rank_ok(muon_opt_check_replicas(s.opt, s.buffers));
     }
     rank_ok(ship_run(&s, 3, 3));
     const char *wrong = ship_compare(&s, t->whole);
@@ -350,7 +350,7 @@ static void step_unreduced(int rank, const muon_comm *comm, void *arg)
     ship_fill_grads(&s, 1);
     if (rank == ODD) fleet_put(s.grads[1], MUON_F32, 0, 0.125f);
     rank_ok(ship_step(&s));
-    rank_fails(muon_check_replicas(s.opt, s.buffers), MUON_E_DISAGREE, "'experts'");
+    rank_fails(muon_opt_check_replicas(s.opt, s.buffers), MUON_E_DISAGREE, "'experts'");
     ship_destroy(&s);
 }
 

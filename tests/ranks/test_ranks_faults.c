@@ -1,6 +1,7 @@
 /* Ranks that are late, die, or fail in the middle of a step, and transports that break: the others
  * return with an error that says whom they waited for, nothing hangs, nothing leaks, and what is left
  * can be destroyed. */
+#include "muon/plan.h"
 #include "tests/world/fleet.h"
 
 #include <stdatomic.h>
@@ -159,7 +160,7 @@ static int owner_of_first(const fleet *f, int nranks)
     muon_plan *plan = NULL;
     muon_matrix m;
     assert_ok(fleet_plan(&plan, f, nranks));
-    assert_ok(muon_plan_matrix(plan, 0, &m, sizeof m));
+    assert_ok(muon_plan_get_matrix(plan, 0, &m, sizeof m));
     muon_plan_destroy(plan);
     return m.owner;
 }
@@ -181,7 +182,7 @@ static void fail_callback(int rank, const muon_comm *comm, void *arg)
     rank_fails(ship_step(&s), MUON_E_CALLBACK, who);
     rank_check(strstr(muon_last_error(), "returned 7"), "%s", muon_last_error());
     rank_fails(ship_step(&s), MUON_E_BROKEN, "destroy");
-    rank_check(muon_check_replicas(s.opt, s.buffers) != MUON_OK, "a broken one was compared");
+    rank_check(muon_opt_check_replicas(s.opt, s.buffers) != MUON_OK, "a broken one was compared");
     ship_destroy(&s);
 }
 

@@ -52,7 +52,7 @@ static muon_status run(ship *s, change_fn change, muon_result *results, const mu
         if (status != MUON_OK) return status;
         if (results) results[step - 1] = s->result;
         const char *wrong = want ? ship_compare_result(s, &want[step - 1]) : NULL;
-        if (wrong) return muon_comm_fail(MUON_E_VALUE, "step %d: %s", step, wrong);
+        if (wrong) return muon_error_set(MUON_E_VALUE, "step %d: %s", step, wrong);
     }
     return MUON_OK;
 }
@@ -66,7 +66,7 @@ static void run_rank(int rank, const muon_comm *comm, void *arg)
     rank_ok(run(&s, t->change, NULL, t->results));
     const char *wrong = ship_compare(&s, &t->whole);
     rank_check(!wrong, "%s", wrong);
-    rank_ok(muon_check_replicas(s.opt, s.buffers));
+    rank_ok(muon_opt_check_replicas(s.opt, s.buffers));
     ship_destroy(&s);
 }
 

@@ -1,6 +1,7 @@
 /* A transport that does everything as late as it may: what was started leaves only when somebody has
  * looked often enough, and where a message will arrive there are NaNs until it has. Whoever writes into
  * a buffer that is still to be sent, or reads one before it has arrived, gets other bits. */
+#include "muon/plan.h"
 #include "tests/world/fleet.h"
 #include "tests/world/zoo.h"
 
@@ -32,7 +33,7 @@ static muon_status lazy_open(void *self, muon_batch **out, muon_direction direct
 {
     lazy *l = self;
     lazy_batch *batch = calloc(1, sizeof *batch + n * sizeof *messages);
-    if (!batch) return muon_comm_fail(MUON_E_NOMEM, "no memory");
+    if (!batch) return muon_error_set(MUON_E_NOMEM, "no memory");
     batch->direction = direction;
     batch->n = n;
     memcpy(batch->messages, messages, n * sizeof *messages);

@@ -1,6 +1,7 @@
 /* A rank is late in the middle of a step, over a transport that cannot call messages back. The others
  * destroy their optimizers, then it comes: its messages still arrive, in memory that is still there.
  * Everybody who wants to goes on with new communicators, and nothing of the old ones is seen. */
+#include "muon/plan.h"
 #include "tests/world/clinging.h"
 #include "tests/world/fleet.h"
 
@@ -95,7 +96,7 @@ static void check_late(muon_path path)
     muon_plan *plan = NULL;
     muon_matrix m;
     assert_ok(fleet_plan(&plan, &l.f, RANKS));
-    assert_ok(muon_plan_matrix(plan, 0, &m, sizeof m));
+    assert_ok(muon_plan_get_matrix(plan, 0, &m, sizeof m));
     muon_plan_destroy(plan);
     l.rank = m.owner;
     ranks_run(RANKS, step_late, &l);

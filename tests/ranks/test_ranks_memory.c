@@ -1,5 +1,6 @@
 /* A step on many ranks allocates nothing and opens nothing; the workspace is what the plan said, and
  * within the budget; a budget that is too small is the same error on every rank. */
+#include "muon/plan.h"
 #include "step/opt.h"
 #include "tests/world/fleet.h"
 
@@ -66,9 +67,9 @@ static void count_steps(int rank, const muon_comm *comm, void *arg)
     if (rank == 2) s.buffers[1].grad = NULL;
     rank_fails(ship_step(&s), MUON_E_GRAD, "'wide'");
     s.buffers[1].grad = grad;
-    if (rank == 3) rank_ok(muon_set_lr(s.opt, MUONS, 0.5));
+    if (rank == 3) rank_ok(muon_opt_set_lr(s.opt, MUONS, 0.5));
     rank_fails(ship_step(&s), MUON_E_DISAGREE, "lr");
-    rank_ok(muon_set_lr(s.opt, MUONS, 0.5));
+    rank_ok(muon_opt_set_lr(s.opt, MUONS, 0.5));
     rank_ok(ship_run(&s, 4, 4));
     counts after = count(t->world);
     rank_check(after.allocations == before.allocations, "%lld allocations",
@@ -106,7 +107,7 @@ static void check_workspace(int rank, const muon_comm *comm, void *arg)
     ship s;
     rank_ok(ship_create(&s, t->f, comm));
     muon_rank_load load;
-    rank_ok(muon_plan_rank(muon_get_plan(s.opt), rank, &load, sizeof load));
+    rank_ok(muon_plan_get_rank(muon_opt_get_plan(s.opt), rank, &load, sizeof load));
     rank_check((int64_t)s.opt->workspace.size == load.workspace_bytes,
                "%zu bytes of workspace, the plan says %lld", s.opt->workspace.size,
                (long long)load.workspace_bytes);

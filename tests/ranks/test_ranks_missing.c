@@ -1,6 +1,7 @@
 /* A rank that does not come, or stops: every other rank names it, and no other; what they are told in
  * later calls is why, and only a step that had begun is called half-done. Cases run at the same time,
  * each in a world of its own, because most of what they do is wait. */
+#include "muon/plan.h"
 #include "tests/save/save_fleet.h"
 
 #include <stdatomic.h>
@@ -12,7 +13,7 @@ enum { MOST_CASES = 24, MOST_SEATS = 48, MOST_RANKS = 8 };
 
 typedef enum call { CREATE, STEP, REPLICAS, OFFLOAD, SAVE, FINISH, LOAD, CALLS } call;
 
-static const char *const names[CALLS] = {"muon_create",  "muon_step", "muon_check_replicas",
+static const char *const names[CALLS] = {"muon_create",  "muon_step", "muon_opt_check_replicas",
                                          "muon_offload", "muon_save", "muon_save_finish",
                                          "muon_load"};
 
@@ -42,7 +43,7 @@ static muon_status make_call(ship *s, const absence *a)
     case STEP:
         return ship_run(s, 2, 2);
     case REPLICAS:
-        return muon_check_replicas(s->opt, s->buffers);
+        return muon_opt_check_replicas(s->opt, s->buffers);
     case OFFLOAD:
         return muon_offload(s->opt, a->root.path, 1 << 20);
     case SAVE:
@@ -81,7 +82,7 @@ static void check_later(ship *s, absence *a, int rank)
              a->texts[rank]);
     for (int i = 0; i < 2; i++) {
         rank_fails(ship_step(s), MUON_E_BROKEN, want);
-        rank_fails(muon_check_replicas(s->opt, NULL), MUON_E_BROKEN, a->texts[rank]);
+        rank_fails(muon_opt_check_replicas(s->opt, NULL), MUON_E_BROKEN, a->texts[rank]);
     }
 }
 
@@ -226,7 +227,7 @@ static void a_rank_that_stops_is_named_by_those_who_wait_for_others(void **state
         muon_plan *plan = NULL;
         muon_matrix m;
         assert_ok(fleet_plan(&plan, &st.a.f, 4));
-        assert_ok(muon_plan_matrix(plan, 0, &m, sizeof m));
+        assert_ok(muon_plan_get_matrix(plan, 0, &m, sizeof m));
         muon_plan_destroy(plan);
         if (m.owner == missing) continue;
         ranks_run(4, stop_in_step, &st);

@@ -1,6 +1,7 @@
 /* Each thing exactly once, whatever is replicated: matrices orthogonalized, elements counted in the
  * norm, bytes moved; and each by its own shape. A recording function in place of the iteration sees
  * what a plan only promises. */
+#include "muon/plan.h"
 #include "tests/world/fleet.h"
 
 #include <math.h>
@@ -133,9 +134,9 @@ typedef struct totals {
 static totals add_up(const muon_plan *plan)
 {
     totals t = {0};
-    for (int r = 0; r < muon_plan_nranks(plan); r++) {
+    for (int r = 0; r < muon_plan_count_ranks(plan); r++) {
         muon_rank_load load;
-        assert_ok(muon_plan_rank(plan, r, &load, sizeof load));
+        assert_ok(muon_plan_get_rank(plan, r, &load, sizeof load));
         t.matrices += load.matrices;
         t.sent += load.bytes_sent;
         t.received += load.bytes_received;
@@ -159,11 +160,11 @@ static int64_t bytes_that_must_move(const fleet *f, const muon_plan *plan)
     int64_t elements = 0;
     for (size_t i = 0; i < f->nparams; i++) {
         muon_matrix m;
-        assert_ok(muon_plan_matrix(plan, i, &m, sizeof m));
+        assert_ok(muon_plan_get_matrix(plan, i, &m, sizeof m));
         int64_t held = 0;
-        for (int r = 0; r < muon_plan_nranks(plan); r++)
-            held += muon_plan_shard_numel(plan, i, r);
-        int64_t at_owner = muon_plan_shard_numel(plan, i, m.owner);
+        for (int r = 0; r < muon_plan_count_ranks(plan); r++)
+            held += muon_plan_count_elements(plan, i, r);
+        int64_t at_owner = muon_plan_count_elements(plan, i, m.owner);
         elements += numel_of(&f->params[i]) - at_owner; /* there */
         elements += held - at_owner;                    /* and back */
     }
@@ -215,7 +216,7 @@ static void a_mesh_with_replicas_does_not_fall_back_to_whole_tensors(void **stat
     assert_true(t.sent < gathered_everywhere / 2);
     for (int r = 0; r < 8; r++) {
         muon_rank_load load;
-        assert_ok(muon_plan_rank(plan, r, &load, sizeof load));
+        assert_ok(muon_plan_get_rank(plan, r, &load, sizeof load));
         assert_true(load.bytes_received < 2 * matrix);
     }
     muon_plan_destroy(plan);

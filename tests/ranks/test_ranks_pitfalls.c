@@ -1,5 +1,6 @@
 /* Layouts that other implementations have stumbled over, each against one process, to the bit. The
  * names in comments are public reports of the failure. */
+#include "muon/plan.h"
 #include "tests/world/fleet.h"
 
 enum { STEPS = 3 };
@@ -32,9 +33,9 @@ static void empty_shards_in_the_tail(void **state)
     fleet_add(&f, ADAMWS, "nine", NULL, "0: fsdp", SHAPE(9));
     muon_plan *plan = NULL;
     assert_ok(fleet_plan(&plan, &f, 4));
-    assert_int_equal(muon_plan_shard_numel(plan, 0, 2), 8);
+    assert_int_equal(muon_plan_count_elements(plan, 0, 2), 8);
     for (size_t i = 0; i < f.nparams; i++)
-        assert_int_equal(muon_plan_shard_numel(plan, i, 3), 0);
+        assert_int_equal(muon_plan_count_elements(plan, i, 3), 0);
     muon_plan_destroy(plan);
     fleet_check(&f, 4, STEPS);
 }
@@ -140,7 +141,7 @@ static void whole_experts_on_a_rank_send_nothing(void **state)
     assert_ok(fleet_plan(&plan, &f, 4));
     for (int r = 0; r < 4; r++) {
         muon_rank_load load;
-        assert_ok(muon_plan_rank(plan, r, &load, sizeof load));
+        assert_ok(muon_plan_get_rank(plan, r, &load, sizeof load));
         assert_int_equal(load.matrices, 2);
         assert_int_equal(load.messages_sent, 0);
         assert_int_equal(load.messages_received, 0);
@@ -241,7 +242,7 @@ static void a_rank_with_no_muon_matrix(void **state)
     muon_plan *plan = NULL;
     assert_ok(fleet_plan(&plan, &f, 4));
     for (size_t i = 0; i < f.nparams; i++)
-        assert_int_equal(muon_plan_shard_numel(plan, i, 3), 0);
+        assert_int_equal(muon_plan_count_elements(plan, i, 3), 0);
     muon_plan_destroy(plan);
     fleet_check(&f, 4, STEPS);
 }

@@ -1,5 +1,6 @@
 /* What a plan must get right before anything is sent: shapes of matrices and not of shards, sizes of
  * shards and not of tensors, work shared evenly, nothing given to AdamW that was meant for Muon. */
+#include "muon/plan.h"
 #include "tests/world/fleet.h"
 
 #include <math.h>
@@ -58,9 +59,9 @@ static void the_lr_factor_is_of_the_matrix_not_of_shard_or_fused_tensor(void **s
             f.groups[MUONS].lr_mode = mode;
             muon_plan *plan = NULL;
             assert_ok(fleet_plan(&plan, &f, 2 * tp));
-            for (size_t k = 0; k < muon_plan_nmatrices(plan); k++) {
+            for (size_t k = 0; k < muon_plan_count_matrices(plan); k++) {
                 muon_matrix m;
-                assert_ok(muon_plan_matrix(plan, k, &m, sizeof m));
+                assert_ok(muon_plan_get_matrix(plan, k, &m, sizeof m));
                 const shape_case *c = &shapes[m.param];
                 double want = factor_of(mode, (double)c->rows, (double)c->cols);
                 assert_int_equal(m.rows, c->rows);
@@ -78,7 +79,7 @@ static void the_lr_factor_is_of_the_matrix_not_of_shard_or_fused_tensor(void **s
 static void check_matrix(ship *whole, const muon_plan *plan, size_t index)
 {
     muon_matrix m;
-    assert_ok(muon_plan_matrix(plan, index, &m, sizeof m));
+    assert_ok(muon_plan_get_matrix(plan, index, &m, sizeof m));
     const muon_param *p = &whole->f->params[m.param];
     int64_t width = p->shape[p->ndim - 1], height = p->ndim == 3 ? p->shape[1] : p->shape[0];
     float x[512], o[512];
@@ -111,8 +112,8 @@ static void transposition_and_norm_are_of_the_matrix_itself(void **state)
     f.groups[MUONS].nesterov = 0;
     ship whole;
     fleet_run_whole(&whole, &f, 1);
-    const muon_plan *plan = muon_get_plan(whole.opt);
-    for (size_t k = 0; k < muon_plan_nmatrices(plan); k++)
+    const muon_plan *plan = muon_opt_get_plan(whole.opt);
+    for (size_t k = 0; k < muon_plan_count_matrices(plan); k++)
         check_matrix(&whole, plan, k);
     ship_destroy(&whole);
     fleet_check(&f, 4, 1);
@@ -137,14 +138,14 @@ static void shards_and_state_have_local_sizes(void **state)
     int64_t elements = 0;
     for (int r = 0; r < EP * FSDP; r++) {
         muon_rank_load load;
-        assert_ok(muon_plan_rank(plan, r, &load, sizeof load));
-        assert_int_equal(muon_plan_shard_numel(plan, 0, r), local * COLS);
-        assert_int_equal(muon_plan_shard_numel(plan, 1, r), local);
+        assert_ok(muon_plan_get_rank(plan, r, &load, sizeof load));
+        assert_int_equal(muon_plan_count_elements(plan, 0, r), local * COLS);
+        assert_int_equal(muon_plan_count_elements(plan, 1, r), local);
         assert_int_equal(load.state_bytes, local * COLS * 4 + local * 8 + 16);
-        elements += muon_plan_shard_numel(plan, 0, r);
+        elements += muon_plan_count_elements(plan, 0, r);
     }
     assert_int_equal(elements, EXPERTS * ROWS * COLS);
-    assert_int_equal(muon_plan_nmatrices(plan), EXPERTS);
+    assert_int_equal(muon_plan_count_matrices(plan), EXPERTS);
     muon_plan_destroy(plan);
 }
 
@@ -165,8 +166,8 @@ static void a_hundred_and_sixty_experts_over_8_by_8_ranks(void **state)
         int64_t elements = 0, matrices = 0;
         for (int r = 0; r < 64; r++) {
             muon_rank_load load;
-            assert_ok(muon_plan_rank(plan, r, &load, sizeof load));
-            elements += muon_plan_shard_numel(plan, 0, r);
+            assert_ok(muon_plan_get_rank(plan, r, &load, sizeof load));
+            elements += muon_plan_count_elements(plan, 0, r);
             matrices += load.matrices;
             assert_true(load.matrices <= 4);
         }
@@ -267,7 +268,7 @@ static void work_is_shared_evenly_on_mixes_of_qkv_and_mlp(void **state)
         double most = 0, all = 0;
         for (int r = 0; r < n; r++) {
             muon_rank_load load;
-            assert_ok(muon_plan_rank(plan, r, &load, sizeof load));
+            assert_ok(muon_plan_get_rank(plan, r, &load, sizeof load));
             most = fmax(most, load.flops);
             all += load.flops;
         }
@@ -291,7 +292,7 @@ static void check_rules(int rank, const muon_comm *comm, void *arg)
                    "'%s' has the state of another rule", s.f->params[i].name);
     }
     muon_plan_cost cost;
-    rank_ok(muon_plan_get_cost(muon_get_plan(s.opt), &cost, sizeof cost));
+    rank_ok(muon_plan_get_cost(muon_opt_get_plan(s.opt), &cost, sizeof cost));
     rank_check(cost.muon_elements == 3 * 5 + 1 * 9 + 4 * 6 * 2 && cost.adamw_elements == 7,
                "%lld elements for Muon, %lld for AdamW", (long long)cost.muon_elements,
                (long long)cost.adamw_elements);

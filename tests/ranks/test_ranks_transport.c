@@ -26,7 +26,7 @@ static int is_due(wire *w, kind k)
 
 static muon_status cut(const char *what)
 {
-    return muon_comm_fail(MUON_E_COMM, "the wire is cut in %s", what);
+    return muon_error_set(MUON_E_COMM, "the wire is cut in %s", what);
 }
 
 static muon_status wire_open(void *self, muon_batch **out, muon_direction direction, int channel,

@@ -86,7 +86,7 @@ static void presets_have_the_values_of_their_peers(void **state)
                 *value++ = 0;
                 assert_ok(muon_group_set(&want, item, value));
             }
-            assert_ok(muon_group_preset(&got, peers[i].name));
+            assert_ok(muon_group_set_preset(&got, peers[i].name));
             expect_same(&got, &want, peers[i].name);
             assert_ok(muon__group_load(&loaded, &got, 0));
         }
@@ -100,7 +100,7 @@ static void a_frozen_group_has_no_preset(void **state)
     muon_group_init(&group, sizeof group);
     group.rule = MUON_RULE_FROZEN;
     muon_group before = group;
-    assert_fails(muon_group_preset(&group, "torch"), MUON_E_VALUE, "preset 'torch': the rule");
+    assert_fails(muon_group_set_preset(&group, "torch"), MUON_E_VALUE, "preset 'torch': the rule");
     expect_same(&group, &before, "after a refusal");
 }
 

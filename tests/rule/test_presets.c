@@ -55,7 +55,7 @@ static const char *metadata(const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(key, sizeof key, format, args);
     va_end(args);
-    return muon_st_metadata(fixture, key);
+    return muon_st_get_metadata(fixture, key);
 }
 
 /* A tensor of the fixture, which the caller frees; its shape goes to param unless that is NULL. */
@@ -111,7 +111,7 @@ static void use_preset(muon_group *group, muon_rule rule, const char *preset)
 {
     muon_group_init(group, sizeof *group);
     group->rule = rule;
-    assert_ok(muon_group_preset(group, preset));
+    assert_ok(muon_group_set_preset(group, preset));
     group->lr = atof(metadata("lr"));
     group->weight_decay = atof(metadata("weight_decay"));
 }
@@ -178,9 +178,9 @@ static void set_momentum(muon_opt *opt, double momentum)
 {
     muon_group group;
     muon_group_init(&group, sizeof group);
-    assert_ok(muon_get_group(opt, 0, &group));
+    assert_ok(muon_opt_get_group(opt, 0, &group));
     group.momentum = momentum;
-    assert_ok(muon_set_group(opt, 0, &group));
+    assert_ok(muon_opt_set_group(opt, 0, &group));
 }
 
 /* All steps of the fixture, with a Muon and an AdamW group of the preset. */

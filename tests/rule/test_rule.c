@@ -381,7 +381,7 @@ static void unknown_names_are_errors_that_list_the_known_and_suggest_the_near(vo
     EXPECT_FAILURE(muon_group_set(&group, "", "1"), MUON_E_NAME, "''");
     EXPECT_FAILURE(muon_group_set(&group, "coefficients", "polarexpress"), MUON_E_VALUE,
                    "did you mean 'polar_express'?");
-    EXPECT_FAILURE(muon_group_preset(&group, "Torch"), MUON_E_NAME, "'Torch'",
+    EXPECT_FAILURE(muon_group_set_preset(&group, "Torch"), MUON_E_NAME, "'Torch'",
                    "did you mean 'torch'?",
                    "torch, keller, moonlight, megatron, dion, xtuner, motif");
     char monster[5000];
@@ -398,12 +398,12 @@ static void null_arguments_and_foreign_structs_are_refused(void **state)
     EXPECT_FAILURE(muon_group_set(&group, NULL, "1"), MUON_E_ARG, "NULL");
     EXPECT_FAILURE(muon_group_set(&group, "lr", NULL), MUON_E_ARG, "lr");
     EXPECT_FAILURE(muon_group_set(NULL, "lr", "1"), MUON_E_ARG, "muon_group");
-    EXPECT_FAILURE(muon_group_preset(NULL, "torch"), MUON_E_ARG, "muon_group");
-    EXPECT_FAILURE(muon_group_preset(&group, NULL), MUON_E_ARG, "preset");
+    EXPECT_FAILURE(muon_group_set_preset(NULL, "torch"), MUON_E_ARG, "muon_group");
+    EXPECT_FAILURE(muon_group_set_preset(&group, NULL), MUON_E_ARG, "preset");
     EXPECT_FAILURE(muon__group_load(&loaded, NULL, 0), MUON_E_ARG, "muon_group");
     group.struct_size = 0;
     EXPECT_FAILURE(muon_group_set(&group, "lr", "1"), MUON_E_VERSION, "muon_group");
-    EXPECT_FAILURE(muon_group_preset(&group, "torch"), MUON_E_VERSION, "muon_group");
+    EXPECT_FAILURE(muon_group_set_preset(&group, "torch"), MUON_E_VERSION, "muon_group");
     EXPECT_FAILURE(muon__group_load(&loaded, &group, 0), MUON_E_VERSION, "muon_group");
 }
 
@@ -419,7 +419,7 @@ static void groups_of_a_newer_program_are_loaded_set_and_preset(void **state)
         muon_group_init(&list[i].group, sizeof list[i]);
         assert_true(list[i].later == 0);
         set(&list[i].group, "lr", "0.25");
-        assert_ok(muon_group_preset(&list[i].group, "keller"));
+        assert_ok(muon_group_set_preset(&list[i].group, "keller"));
         list[i].group.momentum = 0.5 + i / 10.0;
         assert_int_equal(list[i].group.struct_size, sizeof list[i]);
     }

@@ -86,7 +86,7 @@ static void the_newest_is_what_was_saved_last(void **state)
         assert_string_equal(target, "step-00000002");
         muon_checkpoint *cp = NULL;
         assert_ok(muon_checkpoint_open(&cp, t.root.path));
-        assert_int_equal(muon_checkpoint_step(cp), 2);
+        assert_int_equal(muon_checkpoint_get_step(cp), 2);
         muon_checkpoint_close(cp);
         int64_t *steps = NULL;
         size_t n = 0;

@@ -102,7 +102,7 @@ static void weights_state_and_settings_are_those_of_the_start(void **state)
                 if (t->numel[p] && s.f.params[p].group != FROZEN)
                     memset(t->buffers[p].param, 0x55,
                            (size_t)t->numel[p] * fleet_bytes(s.f.params[p].dtype));
-            assert_ok(muon_set_lr(t->opt, MUONS, 0.77));
+            assert_ok(muon_opt_set_lr(t->opt, MUONS, 0.77));
         }
         for (int i = 0; i < s.q.n; i++)
             assert_int_equal(muon_save_is_written(s.q.ships[i].opt), 0);
@@ -117,7 +117,7 @@ static void weights_state_and_settings_are_those_of_the_start(void **state)
         squadron_compare(&s.q, &s.first, "what was saved");
         muon_checkpoint *cp = NULL;
         assert_ok(muon_checkpoint_open(&cp, s.root.path));
-        assert_string_equal(muon_checkpoint_metadata(cp, "muon.group.0.lr"), "0.02");
+        assert_string_equal(muon_checkpoint_get_metadata(cp, "muon.group.0.lr"), "0.02");
         muon_checkpoint_close(cp);
         clear_stage(&s);
     }

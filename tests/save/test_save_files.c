@@ -74,7 +74,7 @@ static void check_tensor(muon_st *file, const wanted *want)
         if (data[b] != ((const unsigned char *)want->data)[b])
             fail_msg("%s: byte %zu is %02x, not %02x", want->name, b, data[b],
                      ((const unsigned char *)want->data)[b]);
-    const char *sum = muon_st_metadata(file, path_of("muon.crc32c.%s", want->name));
+    const char *sum = muon_st_get_metadata(file, path_of("muon.crc32c.%s", want->name));
     if (!sum) fail_msg("%s has no checksum", want->name);
     assert_string_equal(sum, path_of("%08x", muon__crc32c_reference(0, data, got.bytes)));
     free(data);
@@ -211,7 +211,7 @@ static void weights_are_saved_only_if_they_are_given(void **state)
 
 static const char *value_of(muon_st *file, const char *key)
 {
-    const char *value = muon_st_metadata(file, key);
+    const char *value = muon_st_get_metadata(file, key);
     if (!value) fail_msg("there is no %s", key);
     return value;
 }
@@ -241,7 +241,7 @@ static void settings_are_in_the_metadata_to_the_bit(void **state)
     f.groups[MUONS].ncustom = 2;
     scratch root = scratch_make();
     fleet_run_whole(&s, &f, 1);
-    assert_ok(muon_set_lr(s.opt, ADAMWS, 1e-4 / 3)); /* as they are now, not as at creation */
+    assert_ok(muon_opt_set_lr(s.opt, ADAMWS, 1e-4 / 3)); /* as they are now, not as at creation */
     assert_ok(ship_save(&s, root.path, 1));
     muon_st *file = NULL;
     assert_ok(muon_st_open(&file, file_of(&root, 1, "optimizer")));
@@ -278,7 +278,7 @@ static void settings_are_in_the_metadata_to_the_bit(void **state)
     for (size_t i = 0; i < COUNT(texts); i++)
         assert_string_equal(value_of(file, texts[i].key), texts[i].value);
     assert_string_equal(value_of(file, "muon.version"), muon_version());
-    assert_null(muon_st_metadata(file, "muon.group.1.custom"));
+    assert_null(muon_st_get_metadata(file, "muon.group.1.custom"));
     /* Every field of every group is there, and is what muon_group_set reads. */
     for (int g = 0; g < FLEET_GROUPS; g++)
         for (size_t i = 0; muon_group_field(i, NULL); i++) {
@@ -315,8 +315,8 @@ static void the_callers_metadata_comes_back(void **state)
     muon_checkpoint *cp = NULL;
     assert_ok(muon_checkpoint_open(&cp, root.path));
     for (size_t i = 0; i < COUNT(callers); i++)
-        assert_string_equal(muon_checkpoint_metadata(cp, callers[i].key), callers[i].value);
-    assert_null(muon_checkpoint_metadata(cp, "absent"));
+        assert_string_equal(muon_checkpoint_get_metadata(cp, callers[i].key), callers[i].value);
+    assert_null(muon_checkpoint_get_metadata(cp, "absent"));
     muon_checkpoint_close(cp);
     scratch_remove(&root);
 }

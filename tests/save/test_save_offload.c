@@ -12,7 +12,7 @@ static muon_status act_offload(ship *s, void *arg) /* the directory, or NULL */
 static muon_status act_offload_half(ship *s, void *arg)
 {
     muon_offload_info info;
-    muon_status status = muon_get_offload(s->opt, &info, sizeof info);
+    muon_status status = muon_opt_get_offload(s->opt, &info, sizeof info);
     return status == MUON_OK ? muon_offload(s->opt, arg, info.state_bytes / 2) : status;
 }
 
@@ -194,14 +194,14 @@ static void column_shards_are_read_and_written_about_once(void **state)
     muon_offload_info before[RANKS], after[RANKS];
     for (int k = 0; k < 2; k++) {
         for (int i = 0; i < RANKS; i++)
-            assert_ok(muon_get_offload(s.q.ships[i].opt, &before[i], sizeof before[i]));
+            assert_ok(muon_opt_get_offload(s.q.ships[i].opt, &before[i], sizeof before[i]));
         save_order order = {s.root.path, 2, 0};
         if (k == 0)
             squadron_ok(&s.q, act_save, &order);
         else
             squadron_ok(&s.q, act_load, s.root.path);
         for (int i = 0; i < RANKS; i++) {
-            assert_ok(muon_get_offload(s.q.ships[i].opt, &after[i], sizeof after[i]));
+            assert_ok(muon_opt_get_offload(s.q.ships[i].opt, &after[i], sizeof after[i]));
             int64_t moved = after[i].bytes_read - before[i].bytes_read + after[i].bytes_written -
                             before[i].bytes_written;
             if (moved == 0 || moved > 3 * after[i].state_bytes)

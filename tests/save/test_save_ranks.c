@@ -89,12 +89,12 @@ static void save_beside(save_call *c)
 
 static void save_other_lr(save_call *c)
 {
-    muon_set_lr(c->s->opt, MUONS, 0.5);
+    muon_opt_set_lr(c->s->opt, MUONS, 0.5);
 }
 
 static void save_other_clip(save_call *c)
 {
-    muon_set_clip_norm(c->s->opt, 0.5);
+    muon_opt_set_clip_norm(c->s->opt, 0.5);
 }
 
 static void save_negative_step(save_call *c)
@@ -178,8 +178,8 @@ static muon_status act_save_oddly(ship *s, void *arg)
 static muon_status act_settle(ship *s, void *arg)
 {
     (void)arg;
-    muon_status status = muon_set_lr(s->opt, MUONS, 0.02);
-    return status == MUON_OK ? muon_set_clip_norm(s->opt, 0) : status;
+    muon_status status = muon_opt_set_lr(s->opt, MUONS, 0.02);
+    return status == MUON_OK ? muon_opt_set_clip_norm(s->opt, 0) : status;
 }
 
 static void ranks_that_disagree_save_nothing(void **state)

@@ -80,7 +80,7 @@ static muon_group group_of(const ship *s, size_t index)
 {
     muon_group group;
     muon_group_init(&group, sizeof group);
-    assert_ok(muon_get_group(s->opt, index, &group));
+    assert_ok(muon_opt_get_group(s->opt, index, &group));
     return group;
 }
 
@@ -236,7 +236,7 @@ static void copy_changed(const char *from, const char *to, const char *key, cons
     muon_checkpoint_plan plan;
     assert_ok(muon_checkpoint_open(&cp, from));
     muon_checkpoint_plan_init(&plan, sizeof plan);
-    plan.step = muon_checkpoint_step(cp);
+    plan.step = muon_checkpoint_get_step(cp);
     plan.replace = 1;
     plan.tensors = tensors;
     plan.metadata = metadata;
@@ -248,9 +248,9 @@ static void copy_changed(const char *from, const char *to, const char *key, cons
             muon_checkpoint_get(cp, plan.ntensors, &tensors[plan.ntensors], sizeof tensors[0]));
     }
     const char *name;
-    for (size_t i = 0; (name = muon_checkpoint_key(cp, i)); i++) {
+    for (size_t i = 0; (name = muon_checkpoint_get_key(cp, i)); i++) {
         assert_true(plan.nmetadata < MOST);
-        const char *text = strcmp(name, key) == 0 ? value : muon_checkpoint_metadata(cp, name);
+        const char *text = strcmp(name, key) == 0 ? value : muon_checkpoint_get_metadata(cp, name);
         if (text) metadata[plan.nmetadata++] = (muon_st_entry){name, text};
     }
     assert_ok(muon_checkpoint_write(to, &plan));
@@ -389,13 +389,13 @@ static void differences_are_warned_of(void **state)
     assert_ok(ship_create(&t, &f, NULL));
     assert_ok(load(&t, s.root.path, 0));
     assert_string_equal(said.text, "");
-    assert_ok(muon_set_lr(t.opt, MUONS, 0.5));
-    assert_ok(muon_set_clip_norm(t.opt, 3));
-    assert_ok(muon_set_qk_clip(t.opt, 77, 0));
+    assert_ok(muon_opt_set_lr(t.opt, MUONS, 0.5));
+    assert_ok(muon_opt_set_clip_norm(t.opt, 3));
+    assert_ok(muon_opt_set_qk_clip(t.opt, 77, 0));
     muon_group group = group_of(&t, OTHERS);
     group.custom = other_custom;
     group.momentum = 0.8;
-    assert_ok(muon_set_group(t.opt, OTHERS, &group));
+    assert_ok(muon_opt_set_group(t.opt, OTHERS, &group));
     assert_ok(load(&t, s.root.path, 0));
     static const char *const lines[] = {
         "group 'others': momentum is 0.8, was 0.95 when the checkpoint was saved\n",
@@ -472,7 +472,7 @@ static void a_decimal_comma_changes_nothing(void **state)
     setlocale(LC_ALL, "C");
     muon_checkpoint *cp = NULL;
     assert_ok(muon_checkpoint_open(&cp, s.root.path));
-    assert_string_equal(muon_checkpoint_metadata(cp, "muon.qk_threshold"), "55.5");
+    assert_string_equal(muon_checkpoint_get_metadata(cp, "muon.qk_threshold"), "55.5");
     muon_checkpoint_close(cp);
     assert_ok(load(&t, s.root.path, 1));
     check_restored(&t);
@@ -526,7 +526,7 @@ static void strange_metadata_are_refused_before_anything_changes(void **state)
     for (size_t i = 0; i < COUNT(strange); i++) {
         copy_changed(s.root.path, copy.path, strange[i].key, strange[i].value);
         assert_ok(ship_run(&t, 1, 1));
-        assert_ok(muon_set_lr(t.opt, MUONS, 0.25));
+        assert_ok(muon_opt_set_lr(t.opt, MUONS, 0.25));
         uint64_t before = ship_digest(&t);
         muon_load_args args = load_args(&t);
         args.restore_settings = 1;

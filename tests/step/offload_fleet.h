@@ -91,7 +91,7 @@ static inline int offload_is_in_memory(const ship *s)
 static inline muon_offload_info offload_info(const ship *s)
 {
     muon_offload_info info;
-    if (muon_get_offload(s->opt, &info, sizeof info) != MUON_OK) abort();
+    if (muon_opt_get_offload(s->opt, &info, sizeof info) != MUON_OK) abort();
     return info;
 }
 

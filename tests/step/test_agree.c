@@ -1,5 +1,6 @@
 /* Agreement in a step: one reduction in which everything has its place, and the same words about
  * trouble on every rank. */
+#include "muon/plan.h"
 #include "step/agree.h"
 #include "tests/step/agree_model.h"
 #include "tests/world/ranks.h"

@@ -1,4 +1,5 @@
 /* Agreement at creation: whatever one rank does differently, every rank says the same about it. */
+#include "muon/plan.h"
 #include "step/agree.h"
 #include "tests/step/agree_model.h"
 #include "tests/world/ranks.h"

@@ -3,6 +3,7 @@
  *
  * The linker sends allocations of the library and of this test through testlib_alloc.c, and the
  * start of threads through here. */
+#include "muon/plan.h"
 #include "tests/world/step_model.h"
 
 #include <math.h>
@@ -205,7 +206,7 @@ static void settings_survive_every_failed_allocation_all_or_nothing(void **state
         int k = 0;
         for (;; k++) {
             testlib_allow_allocations(k);
-            muon_status status = muon_set_group(m.opt, (size_t)i, &group);
+            muon_status status = muon_opt_set_group(m.opt, (size_t)i, &group);
             testlib_allow_allocations(-1);
             if (status == MUON_OK) break;
             assert_int_equal(status, MUON_E_NOMEM);
@@ -214,7 +215,7 @@ static void settings_survive_every_failed_allocation_all_or_nothing(void **state
             model_assert_equal(&m, &twin, m.groups[i].name);
         }
         assert_in_range(k, i == OTHERS ? 2 : 1, 10);
-        assert_ok(muon_set_group(twin.opt, (size_t)i, &group));
+        assert_ok(muon_opt_set_group(twin.opt, (size_t)i, &group));
         model_step(&m);
         model_step(&twin);
         model_assert_equal(&m, &twin, "new settings");

@@ -314,8 +314,8 @@ static void a_place_that_is_none_leaves_all_as_it_was(void **state)
     assert_fails(muon_offload(s.opt, "/tmp", -1), MUON_E_VALUE, "ram_budget is -1");
     assert_fails(muon_offload(NULL, "/tmp", 1), MUON_E_ARG, "opt must not be NULL");
     muon_offload_info info;
-    assert_fails(muon_get_offload(NULL, &info, sizeof info), MUON_E_ARG, "must not be NULL");
-    assert_fails(muon_get_offload(s.opt, NULL, sizeof info), MUON_E_ARG, "must not be NULL");
+    assert_fails(muon_opt_get_offload(NULL, &info, sizeof info), MUON_E_ARG, "must not be NULL");
+    assert_fails(muon_opt_get_offload(s.opt, NULL, sizeof info), MUON_E_ARG, "must not be NULL");
     ship_destroy(&s);
     ship_destroy(&want);
 }

@@ -106,7 +106,7 @@ static void toggle(int rank, const muon_comm *comm, void *arg)
         rank_check(info.resident_most <= (times[step - 1] ? budget : 0), "%lld bytes in memory",
                    (long long)info.resident_most);
         check_same(&s, &want, "after a change");
-        rank_ok(muon_check_replicas(s.opt, s.buffers));
+        rank_ok(muon_opt_check_replicas(s.opt, s.buffers));
     }
     ship_destroy(&s);
     ship_destroy(&want);
@@ -252,12 +252,12 @@ static void compare_replicas(int rank, const muon_comm *comm, void *arg)
     rank_ok(ship_run(&s, 1, 2));
     rank_ok(muon_offload(s.opt, offload_dir(), least));
     for (size_t i = 0; i < COUNT(cases); i++) {
-        rank_ok(muon_check_replicas(s.opt, s.buffers));
+        rank_ok(muon_opt_check_replicas(s.opt, s.buffers));
         if (rank == 2) flip_bit(&s, cases[i].tensor, cases[i].at);
-        rank_fails(muon_check_replicas(s.opt, s.buffers), MUON_E_DISAGREE, cases[i].text);
+        rank_fails(muon_opt_check_replicas(s.opt, s.buffers), MUON_E_DISAGREE, cases[i].text);
         if (rank == 2) flip_bit(&s, cases[i].tensor, cases[i].at);
     }
-    rank_ok(muon_check_replicas(s.opt, NULL));
+    rank_ok(muon_opt_check_replicas(s.opt, NULL));
     ship_destroy(&s);
 }
 

@@ -1,4 +1,4 @@
-/* muon_check_replicas finds one bit that differs between replicas, and says where. */
+/* muon_opt_check_replicas finds one bit that differs between replicas, and says where. */
 #include "muon/muon.h"
 #include "tests/world/ranks.h"
 
@@ -116,21 +116,22 @@ static void disturb(int rank, const muon_comm *comm, void *arg)
     sit_down(s, comm);
     step(s);
     step(s);
-    rank_ok(muon_check_replicas(s->opt, s->buffers));
-    rank_ok(muon_check_replicas(s->opt, NULL));
+    rank_ok(muon_opt_check_replicas(s->opt, s->buffers));
+    rank_ok(muon_opt_check_replicas(s->opt, NULL));
     unsigned char *byte = rank == j->rank ? find_thing(s, j) : NULL;
     if (byte) *byte ^= 0x80;
     if (j->text) {
-        muon_status status = muon_check_replicas(s->opt, s->buffers);
+        muon_status status = muon_opt_check_replicas(s->opt, s->buffers);
         rank_check(status == MUON_E_DISAGREE && strcmp(muon_last_error(), j->text) == 0,
                    "%s: \"%s\"\n  want \"%s\"", muon_status_name(status), muon_last_error(),
                    j->text);
-        if (strcmp(j->thing, "weight") == 0) rank_ok(muon_check_replicas(s->opt, NULL));
+        if (strcmp(j->thing, "weight") == 0) rank_ok(muon_opt_check_replicas(s->opt, NULL));
     } else {
-        rank_ok(muon_check_replicas(s->opt, s->buffers));
+        rank_ok(muon_opt_check_replicas(s->opt, s->buffers));
     }
     if (byte) *byte ^= 0x80;
-    rank_ok(muon_check_replicas(s->opt, s->buffers)); /* and the optimizer is as good as before */
+    rank_ok(
+        muon_opt_check_replicas(s->opt, s->buffers)); /* and the optimizer is as good as before */
     step(s);
     muon_destroy(s->opt);
     free(s);
@@ -177,12 +178,12 @@ static void give_too_little(int rank, const muon_comm *comm, void *arg)
     sit_down(s, comm);
     muon_buffers kept = s->buffers[3];
     if (rank == 4) s->buffers[3].param = NULL;
-    rank_fails(muon_check_replicas(s->opt, s->buffers), MUON_E_ARG,
+    rank_fails(muon_opt_check_replicas(s->opt, s->buffers), MUON_E_ARG,
                "rank 4: param 'columns': the weight is NULL");
     s->buffers[3] = kept;
-    rank_fails(muon_check_replicas(s->opt, rank == 2 ? NULL : s->buffers), MUON_E_DISAGREE,
+    rank_fails(muon_opt_check_replicas(s->opt, rank == 2 ? NULL : s->buffers), MUON_E_DISAGREE,
                "buffers are given on rank 0, NULL on rank 2");
-    rank_ok(muon_check_replicas(s->opt, s->buffers));
+    rank_ok(muon_opt_check_replicas(s->opt, s->buffers));
     muon_destroy(s->opt);
     free(s);
 }
@@ -191,7 +192,7 @@ static void arguments_are_agreed_on(void **state)
 {
     (void)state;
     ranks_run(RANKS, give_too_little, NULL);
-    assert_fails(muon_check_replicas(NULL, NULL), MUON_E_ARG, "opt must not be NULL");
+    assert_fails(muon_opt_check_replicas(NULL, NULL), MUON_E_ARG, "opt must not be NULL");
 }
 
 static void check_alone(int rank, const muon_comm *comm, void *arg)
@@ -216,8 +217,8 @@ static void check_alone(int rank, const muon_comm *comm, void *arg)
     rank_ok(muon_create(&opt, &config, &param, 1));
     float weight[16] = {0};
     muon_buffers buffers = {weight, weight, NULL};
-    rank_ok(muon_check_replicas(opt, &buffers));
-    rank_ok(muon_check_replicas(opt, NULL));
+    rank_ok(muon_opt_check_replicas(opt, &buffers));
+    rank_ok(muon_opt_check_replicas(opt, NULL));
     muon_destroy(opt);
 }
 
@@ -249,23 +250,23 @@ static void find_among_many(int rank, const muon_comm *comm, void *arg)
     }
     muon_opt *opt = NULL;
     rank_ok(muon_create(&opt, &config, params, MANY));
-    rank_ok(muon_check_replicas(opt, buffers));
+    rank_ok(muon_opt_check_replicas(opt, buffers));
     if (rank == 2)
         for (size_t i = odd; i < MANY; i++)
             weight[i][3] = -0.0F;
     char want[96];
     snprintf(want, sizeof want,
              "param 'w%zu': the weight differs between its replicas on ranks 0 and 2", odd);
-    rank_fails(muon_check_replicas(opt, buffers), MUON_E_DISAGREE, want);
+    rank_fails(muon_opt_check_replicas(opt, buffers), MUON_E_DISAGREE, want);
     /* Two have changed places on one rank: all their bits are there, but not where they belong. */
     for (size_t i = 0; i < MANY; i++)
         weight[i][3] = (float)i;
-    rank_ok(muon_check_replicas(opt, buffers));
+    rank_ok(muon_opt_check_replicas(opt, buffers));
     if (rank == 1) {
         buffers[10].param = weight[11];
         buffers[11].param = weight[10];
     }
-    rank_fails(muon_check_replicas(opt, buffers), MUON_E_DISAGREE,
+    rank_fails(muon_opt_check_replicas(opt, buffers), MUON_E_DISAGREE,
                "param 'w10': the weight differs between its replicas on ranks 0 and 1");
     muon_destroy(opt);
 }

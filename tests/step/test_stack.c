@@ -24,10 +24,10 @@ static const char *use_everything(caller *c)
     if (ship_run(&c->s, 1, 2) != MUON_OK) return "step";
     if (ship_save(&c->s, dir->path, 2) != MUON_OK) return "save";
     if (ship_load(&c->s, dir->path, &step) != MUON_OK) return "load";
-    if (muon_check_replicas(c->s.opt, c->s.buffers) != MUON_OK) return "replicas";
+    if (muon_opt_check_replicas(c->s.opt, c->s.buffers) != MUON_OK) return "replicas";
     if (muon_offload(c->s.opt, dir->path, 1 << 24) != MUON_OK) return "offload";
     if (ship_run(&c->s, 3, 4) != MUON_OK) return "offloaded step";
-    if (muon_check_replicas(c->s.opt, c->s.buffers) != MUON_OK) return "offloaded replicas";
+    if (muon_opt_check_replicas(c->s.opt, c->s.buffers) != MUON_OK) return "offloaded replicas";
     ship_destroy(&c->s);
     return NULL;
 }

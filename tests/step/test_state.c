@@ -1,5 +1,6 @@
 /* Where the optimizer's state is, what its tensors are called, and how the caller and the rest of the
  * library get at it. */
+#include "muon/plan.h"
 #include "step/state.h"
 #include "tests/step/offload_fleet.h"
 
@@ -80,9 +81,9 @@ static void state_is_in_the_order_of_the_step(void **state)
     ship s;
     assert_ok(ship_create(&s, &f, NULL));
     const char *last = NULL;
-    for (size_t i = 0; i < muon_plan_nmatrices(muon_get_plan(s.opt)); i++) {
+    for (size_t i = 0; i < muon_plan_count_matrices(muon_opt_get_plan(s.opt)); i++) {
         muon_matrix m;
-        assert_ok(muon_plan_matrix(muon_get_plan(s.opt), i, &m, sizeof m));
+        assert_ok(muon_plan_get_matrix(muon_opt_get_plan(s.opt), i, &m, sizeof m));
         const char *at = muon__state_at(s.opt, m.param, STATE_MOMENTUM, 0);
         assert_true(!last || at >= last);
         last = at;

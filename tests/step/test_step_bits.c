@@ -1,5 +1,6 @@
 /* test_step_bits.c - the same bits for any number of threads, any workspace, any order of
  * parameters, any alignment. */
+#include "muon/plan.h"
 #include "tests/world/step_model.h"
 
 #include <math.h>
@@ -89,7 +90,7 @@ static void check_variants(const char *backend, int with_large)
             m.config.workspace_budget = model_least_budget(&m) * variants[i].budget / 100;
         model_create(&m);
         muon_plan_cost cost;
-        assert_ok(muon_plan_get_cost(muon_get_plan(m.opt), &cost, sizeof cost));
+        assert_ok(muon_plan_get_cost(muon_opt_get_plan(m.opt), &cost, sizeof cost));
         assert_true(variants[i].budget != 100 || cost.waves > 1);
         run(&m, got);
         const char *what =

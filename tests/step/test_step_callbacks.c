@@ -1,4 +1,5 @@
 /* test_step_callbacks.c - the caller's own orthogonalizer, news about gradients, and the log. */
+#include "muon/plan.h"
 #include "tests/world/step_model.h"
 
 #include <math.h>
@@ -218,7 +219,7 @@ static void a_consumed_gradient_is_told_once_and_never_read_again(void **state)
         model_create(&with);
         model_create(&without);
         muon_plan_cost cost;
-        assert_ok(muon_plan_get_cost(muon_get_plan(with.opt), &cost, sizeof cost));
+        assert_ok(muon_plan_get_cost(muon_opt_get_plan(with.opt), &cost, sizeof cost));
         assert_int_equal(cost.waves, i / 2 ? 4 : 1); /* the experts are in three of them */
         model_run(&with, 2);
         model_run(&without, 2);

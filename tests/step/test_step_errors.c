@@ -2,6 +2,7 @@
  *
  * A row is a sentence, a change to a model that is right, and the status and text it must lead to.
  * Each becomes a test; creation and planning must both refuse it and leave their output alone. */
+#include "muon/plan.h"
 #include "tests/world/step_model.h"
 
 #include <limits.h>

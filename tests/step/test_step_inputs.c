@@ -1,5 +1,6 @@
 /* test_step_inputs.c - everything a caller can get wrong from the first step on: buffers, gradients,
  * arguments, settings. Whatever is refused has changed no bit, and the next right step works. */
+#include "muon/plan.h"
 #include "tests/world/step_model.h"
 
 #include <math.h>
@@ -198,14 +199,14 @@ static void parameters_may_share_one_gradient(void **state)
 static void check_setters(model *m)
 {
     muon_group group = m->groups[MUONS];
-    assert_fails(muon_set_group(NULL, 0, &group), MUON_E_ARG, "NULL");
-    assert_fails(muon_set_group(m->opt, 0, NULL), MUON_E_ARG, "NULL");
-    assert_fails(muon_set_group(m->opt, 4, &group), MUON_E_ARG, "group 4 does not exist");
+    assert_fails(muon_opt_set_group(NULL, 0, &group), MUON_E_ARG, "NULL");
+    assert_fails(muon_opt_set_group(m->opt, 0, NULL), MUON_E_ARG, "NULL");
+    assert_fails(muon_opt_set_group(m->opt, 4, &group), MUON_E_ARG, "group 4 does not exist");
 #define BAD(field, value, status, text)                                                            \
     do {                                                                                           \
         group = m->groups[MUONS];                                                                  \
         group.field = (value);                                                                     \
-        assert_fails(muon_set_group(m->opt, MUONS, &group), status, text);                         \
+        assert_fails(muon_opt_set_group(m->opt, MUONS, &group), status, text);                     \
     } while (0)
     BAD(lr, (double)NAN, MUON_E_VALUE, "group 'muons': lr is nan");
     BAD(momentum, 1.5, MUON_E_VALUE, "momentum is 1.5");
@@ -215,15 +216,15 @@ static void check_setters(model *m)
     BAD(coefficients, MUON_COEFFICIENTS_CUSTOM, MUON_E_ARG, "custom is NULL");
     BAD(struct_size, 0, MUON_E_VERSION, "muon_group");
 #undef BAD
-    assert_fails(muon_set_lr(m->opt, MUONS, (double)NAN), MUON_E_VALUE, "'muons': lr is nan");
-    assert_fails(muon_set_lr(m->opt, ADAMWS, -1), MUON_E_VALUE, "'adamws': lr is -1");
-    assert_fails(muon_set_lr(m->opt, 9, 1), MUON_E_ARG, "group 9");
-    assert_fails(muon_set_lr(NULL, 0, 1), MUON_E_ARG, "NULL");
-    assert_fails(muon_set_clip_norm(m->opt, (double)NAN), MUON_E_VALUE, "clip_norm is nan");
-    assert_fails(muon_set_clip_norm(NULL, 1), MUON_E_ARG, "NULL");
-    assert_fails(muon_set_qk_clip(m->opt, 0, 0), MUON_E_VALUE, "qk_threshold is 0");
-    assert_fails(muon_set_qk_clip(m->opt, 100, 2), MUON_E_VALUE, "log_only is 2");
-    assert_fails(muon_set_qk_clip(NULL, 100, 0), MUON_E_ARG, "NULL");
+    assert_fails(muon_opt_set_lr(m->opt, MUONS, (double)NAN), MUON_E_VALUE, "'muons': lr is nan");
+    assert_fails(muon_opt_set_lr(m->opt, ADAMWS, -1), MUON_E_VALUE, "'adamws': lr is -1");
+    assert_fails(muon_opt_set_lr(m->opt, 9, 1), MUON_E_ARG, "group 9");
+    assert_fails(muon_opt_set_lr(NULL, 0, 1), MUON_E_ARG, "NULL");
+    assert_fails(muon_opt_set_clip_norm(m->opt, (double)NAN), MUON_E_VALUE, "clip_norm is nan");
+    assert_fails(muon_opt_set_clip_norm(NULL, 1), MUON_E_ARG, "NULL");
+    assert_fails(muon_opt_set_qk_clip(m->opt, 0, 0), MUON_E_VALUE, "qk_threshold is 0");
+    assert_fails(muon_opt_set_qk_clip(m->opt, 100, 2), MUON_E_VALUE, "log_only is 2");
+    assert_fails(muon_opt_set_qk_clip(NULL, 100, 0), MUON_E_ARG, "NULL");
 }
 
 static void refused_settings_leave_the_old_ones(void **state)
@@ -246,11 +247,11 @@ static void getters_refuse_what_does_not_exist(void **state)
     model m;
     make_right(&m);
     muon_group group = {.struct_size = 0};
-    assert_fails(muon_get_group(m.opt, 0, &group), MUON_E_VERSION, "muon_group");
-    assert_fails(muon_get_group(m.opt, 0, NULL), MUON_E_ARG, "NULL");
-    assert_fails(muon_get_group(NULL, 0, &group), MUON_E_ARG, "NULL");
+    assert_fails(muon_opt_get_group(m.opt, 0, &group), MUON_E_VERSION, "muon_group");
+    assert_fails(muon_opt_get_group(m.opt, 0, NULL), MUON_E_ARG, "NULL");
+    assert_fails(muon_opt_get_group(NULL, 0, &group), MUON_E_ARG, "NULL");
     muon_group_init(&group, sizeof group);
-    assert_fails(muon_get_group(m.opt, 4, &group), MUON_E_ARG, "group 4 does not exist");
+    assert_fails(muon_opt_get_group(m.opt, 4, &group), MUON_E_ARG, "group 4 does not exist");
     muon_tensor tensor;
     size_t count = muon_state_count(m.opt);
     assert_int_equal(count, 2 + 2 + 3);
@@ -260,13 +261,14 @@ static void getters_refuse_what_does_not_exist(void **state)
     assert_fails(muon_state_get(m.opt, 0, &tensor, 0), MUON_E_VERSION, "muon_tensor");
     assert_int_equal(muon_state_count(NULL), 0);
     muon_matrix matrix;
-    const muon_plan *plan = muon_get_plan(m.opt);
-    assert_fails(muon_plan_matrix(plan, 2, &matrix, sizeof matrix), MUON_E_ARG, "the plan has 2");
-    assert_fails(muon_plan_matrix(NULL, 0, &matrix, sizeof matrix), MUON_E_ARG, "NULL");
-    assert_fails(muon_plan_matrix(plan, 0, &matrix, 0), MUON_E_VERSION, "muon_matrix");
+    const muon_plan *plan = muon_opt_get_plan(m.opt);
+    assert_fails(muon_plan_get_matrix(plan, 2, &matrix, sizeof matrix), MUON_E_ARG,
+                 "the plan has 2");
+    assert_fails(muon_plan_get_matrix(NULL, 0, &matrix, sizeof matrix), MUON_E_ARG, "NULL");
+    assert_fails(muon_plan_get_matrix(plan, 0, &matrix, 0), MUON_E_VERSION, "muon_matrix");
     assert_fails(muon_plan_get_cost(plan, NULL, 8), MUON_E_ARG, "NULL");
-    assert_null(muon_get_plan(NULL));
-    assert_true(muon_plan_nmatrices(NULL) == 0 && muon_plan_hash(NULL) == 0);
+    assert_null(muon_opt_get_plan(NULL));
+    assert_true(muon_plan_count_matrices(NULL) == 0 && muon_plan_get_hash(NULL) == 0);
     assert_fails(muon_step(NULL, &m.args, NULL), MUON_E_ARG, "NULL");
     assert_fails(muon_step(m.opt, NULL, NULL), MUON_E_ARG, "NULL");
     model_destroy(&m);

@@ -2,6 +2,7 @@
  *
  * A layout is given twice: in the language of muon_param.matrices, and as a function that tells for
  * one element which matrix it is in. */
+#include "muon/plan.h"
 #include "tests/world/step_oracle.h"
 
 #include <math.h>
@@ -225,7 +226,7 @@ static void a_matrix_in_a_tensor_has_the_bits_it_has_alone(void **state)
             for (int64_t b = 0; b < l->batch; b++)
                 for (int k = 0; (n = oracle_elements(&o, b, k, index, &rows)) > 0; k++, matrices++)
                     check_alone(&m, &o, l, index, n, rows);
-            assert_int_equal(matrices, muon_plan_nmatrices(muon_get_plan(m.opt)));
+            assert_int_equal(matrices, muon_plan_count_matrices(muon_opt_get_plan(m.opt)));
             free(index);
             oracle_free(&o);
             model_destroy(&m);

@@ -315,7 +315,7 @@ static void log_only_counts_and_tells_but_changes_nothing(void **state)
     assert_non_null(strstr(message, "attention 'h.3': 2 of 4 heads above 100 (log only)"));
     model_assert_equal(&m, &plain, "log only");
 
-    assert_ok(muon_set_qk_clip(m.opt, 200, 0)); /* and now for real, with another threshold */
+    assert_ok(muon_opt_set_qk_clip(m.opt, 200, 0)); /* and now for real, with another threshold */
     assert_true(step_with(&m, (float[]){0, 0, 200, 800}, 2).clipped_heads == 1);
     model_fill_grads(&plain, 2);
     model_step(&plain);

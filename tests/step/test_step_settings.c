@@ -76,7 +76,7 @@ static void clipping_scales_every_group_but_those_that_opt_out(void **state)
         for (int step = 1; step <= 4; step++) {
             model_fill_grads(&t.m, step);
             double norm = norm_of_grads(&t.m); /* about 27; from step 3 on, below the limit */
-            if (step == 3) assert_ok(muon_set_clip_norm(t.m.opt, 1000));
+            if (step == 3) assert_ok(muon_opt_set_clip_norm(t.m.opt, 1000));
             double coef = step < 3 ? 5 / norm : 1;
             muon_result result = model_step(&t.m);
             testlib_assert_error(fabs(result.grad_norm / norm - 1), 1e-12, "grad_norm");
@@ -171,10 +171,10 @@ static void settings_of_every_group_apply_from_the_next_step_on(void **state)
             group->beta2 = 0.9 + 0.01 * step;
             group->adam_eps = 1e-3 * step;
             group->adam_eps_mode = (muon_adam_eps)(step % 2);
-            assert_ok(muon_set_group(t.m.opt, i, group));
+            assert_ok(muon_opt_set_group(t.m.opt, i, group));
         }
-        assert_ok(muon_set_lr(t.m.opt, ADAMWS, t.m.groups[ADAMWS].lr = 0.02 * step));
-        assert_ok(muon_set_lr(t.m.opt, MUONS, t.m.groups[MUONS].lr = 0.01 * step));
+        assert_ok(muon_opt_set_lr(t.m.opt, ADAMWS, t.m.groups[ADAMWS].lr = 0.02 * step));
+        assert_ok(muon_opt_set_lr(t.m.opt, MUONS, t.m.groups[MUONS].lr = 0.01 * step));
         model_fill_grads(&t.m, step);
         model_step(&t.m);
         trio_follow(&t, (double[]){1, 1, 1});
@@ -197,20 +197,20 @@ static void a_group_reads_back_as_it_was_set(void **state)
     want.coefficients = MUON_COEFFICIENTS_CUSTOM;
     want.custom = (const double(*)[3])custom;
     want.ncustom = 2;
-    assert_ok(muon_set_group(t.m.opt, MUONS, &want));
+    assert_ok(muon_opt_set_group(t.m.opt, MUONS, &want));
     memset(name, 'x', 3); /* what the caller passed is copied */
     custom[0][0] = 99;
     muon_group_init(&got, sizeof got);
-    assert_ok(muon_get_group(t.m.opt, MUONS, &got));
+    assert_ok(muon_opt_get_group(t.m.opt, MUONS, &got));
     assert_string_equal(got.name, "renamed");
     assert_true(got.lr == 0.125 && got.ncustom == 2 && got.custom[0][0] == 2 &&
                 got.custom[1][1] == -0.5);
-    assert_ok(muon_set_group(t.m.opt, MUONS, &got)); /* its own borrowed pointers, back again */
-    assert_ok(muon_get_group(t.m.opt, MUONS, &got));
+    assert_ok(muon_opt_set_group(t.m.opt, MUONS, &got)); /* its own borrowed pointers, back again */
+    assert_ok(muon_opt_get_group(t.m.opt, MUONS, &got));
     assert_string_equal(got.name, "renamed");
     assert_true(got.custom[0][0] == 2);
     muon_group_init(&got, sizeof got);
-    assert_ok(muon_get_group(t.m.opt, OTHERS, &got)); /* the others are as they were */
+    assert_ok(muon_opt_get_group(t.m.opt, OTHERS, &got)); /* the others are as they were */
     assert_true(got.lr == 0.05 && got.coefficients == MUON_COEFFICIENTS_YOU);
     trio_destroy(&t);
 }

@@ -42,8 +42,8 @@ static void a_step_that_tells_nobody_its_norm_skips_and_steps_alike(void **state
     model quiet, loud;
     make_zoo(&quiet, 2);
     make_zoo(&loud, 2);
-    assert_ok(muon_set_clip_norm(quiet.opt, 0));
-    assert_ok(muon_set_clip_norm(loud.opt, 0));
+    assert_ok(muon_opt_set_clip_norm(quiet.opt, 0));
+    assert_ok(muon_opt_set_clip_norm(loud.opt, 0));
     for (size_t p = 0; p < ZOO; p++) {
         int64_t last = model_numel(&quiet.params[p]) - 1;
         float good = model_grad(&quiet, p, last);
@@ -300,7 +300,7 @@ static void zero_gradients_are_safe_with_and_without_clipping(void **state)
     for (int clip = 0; clip < 2; clip++) {
         model m;
         make_zoo(&m, 2);
-        assert_ok(muon_set_clip_norm(m.opt, clip));
+        assert_ok(muon_opt_set_clip_norm(m.opt, clip));
         model_zero_grads(&m);
         for (int step = 0; step < 2; step++) {
             muon_result result = model_step(&m);

@@ -1,4 +1,5 @@
 /* test_step_update.c - Muon's update on dense matrices, step by step against fp64. */
+#include "muon/plan.h"
 #include "tests/world/step_oracle.h"
 
 #include <math.h>
@@ -222,7 +223,7 @@ static void the_result_counts_what_was_done(void **state)
     testlib_assert_error(fabs(result.grad_norm / sqrt(sum) - 1), 1e-12, "grad_norm");
 
     muon_plan_cost cost;
-    assert_ok(muon_plan_get_cost(muon_get_plan(m.opt), &cost, sizeof cost));
+    assert_ok(muon_plan_get_cost(muon_opt_get_plan(m.opt), &cost, sizeof cost));
     const muon_phase_cost *phase = result.phase;
     assert_true(phase[MUON_PHASE_ORTHO].flops == cost.flops);
     double muon = 36 * 20 + 16 * 50;

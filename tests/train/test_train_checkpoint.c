@@ -59,7 +59,7 @@ static void assert_same_newest(const char *want, const char *got, const char *wh
     muon_checkpoint *x = NULL, *y = NULL;
     assert_ok(muon_checkpoint_open(&x, want));
     assert_ok(muon_checkpoint_open(&y, got));
-    assert_int_equal(muon_checkpoint_step(x), muon_checkpoint_step(y));
+    assert_int_equal(muon_checkpoint_get_step(x), muon_checkpoint_get_step(y));
     assert_int_equal(muon_checkpoint_count(x), muon_checkpoint_count(y));
     for (size_t i = 0; i < muon_checkpoint_count(x); i++) {
         muon_checkpoint_tensor a, b;

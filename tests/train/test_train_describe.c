@@ -1,5 +1,6 @@
 /* test_train_describe.c - what a model says about itself: sizes, tensors, first values, operations; and
  * that libmuon takes it. */
+#include "muon/plan.h"
 #include "tests/train/train_cases.h"
 
 #include "tests/support/testlib.h"

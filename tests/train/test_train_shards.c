@@ -1,5 +1,6 @@
 /* test_train_shards.c - gradients onto shards and weights out of them, against plain sums, and the small
  * words that ranks exchange. */
+#include "muon/plan.h"
 #include "tests/world/ranks.h"
 #include "train/run/pieces.h"
 #include "train/run/shards.h"
@@ -146,9 +147,9 @@ static void check_shard(const fixture *f, int rank, const train_shards *s, const
     int64_t total = 0;
     for (int p = 0; p < NPARAMS; p++) {
         rank_check(train_shards_offset(s, (size_t)p) == total, "offset of p%d", p);
-        for (size_t i = 0; i < muon_plan_nparts(f->plan, (size_t)p, rank); i++) {
+        for (size_t i = 0; i < muon_plan_count_parts(f->plan, (size_t)p, rank); i++) {
             muon_part part = {.offset = 0};
-            rank_ok(muon_plan_part(f->plan, (size_t)p, rank, i, &part, sizeof part));
+            rank_ok(muon_plan_get_part(f->plan, (size_t)p, rank, i, &part, sizeof part));
             for (int64_t k = 0; k < part_numel(f, p, &part); k++) {
                 int64_t at = index_of(f, p, &part, k);
                 float got = shard[total + part.offset + k], want = pair_sum(f, p, at);
@@ -156,7 +157,7 @@ static void check_shard(const fixture *f, int rank, const train_shards *s, const
                            p, (long long)at, (double)got, (double)want);
             }
         }
-        total += muon_plan_shard_numel(f->plan, (size_t)p, rank);
+        total += muon_plan_count_elements(f->plan, (size_t)p, rank);
     }
     rank_check(train_shards_numel(s) == total, "numel %lld", (long long)train_shards_numel(s));
 }
@@ -218,7 +219,7 @@ static void nothing_is_sent_that_nobody_needs(void **state)
     for (int i = 0; i < NPARAMS; i++) {
         int64_t shards = 0;
         for (int rank = 0; rank < 3; rank++)
-            shards += muon_plan_shard_numel(f.plan, (size_t)i, rank);
+            shards += muon_plan_count_elements(f.plan, (size_t)i, rank);
         if (shards == f.numel[i])
             cut += f.numel[i];
         else
@@ -368,7 +369,7 @@ static void disagree(int rank, const muon_comm *comm, void *arg)
     team *t = NULL;
     rank_ok(team_create(&t, comm, 60));
     muon_status mine = MUON_OK;
-    if (bad >> rank & 1) mine = muon_comm_fail(MUON_E_IO, "file %d is missing", rank);
+    if (bad >> rank & 1) mine = muon_error_set(MUON_E_IO, "file %d is missing", rank);
     muon_status status = team_agree(t, mine);
     int lowest = 0;
     while (bad && !(bad >> lowest & 1))

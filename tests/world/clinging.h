@@ -52,7 +52,7 @@ static inline muon_status cling_open(void *self, muon_batch **out, muon_directio
 {
     clinging *c = self;
     cling_batch *b = calloc(1, sizeof *b + n * sizeof b->parts[0]);
-    if (!b) return muon_comm_fail(MUON_E_NOMEM, "no memory for a batch of a test");
+    if (!b) return muon_error_set(MUON_E_NOMEM, "no memory for a batch of a test");
     muon_status status =
         c->inner->ops->open(c->inner->self, &b->inner, direction, channel, messages, n);
     if (status != MUON_OK) {

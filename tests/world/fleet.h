@@ -14,6 +14,7 @@
 #ifndef TESTS_FLEET_H
 #define TESTS_FLEET_H
 
+#include "muon/plan.h"
 #include "tests/world/ranks.h"
 
 #include <stdio.h>
@@ -164,14 +165,14 @@ static inline int64_t ship_part(ship *s, size_t i, const muon_part *part)
 static inline void ship_allocate(ship *s, size_t i)
 {
     const muon_param *p = &s->f->params[i];
-    const muon_plan *plan = muon_get_plan(s->opt);
-    s->numel[i] = muon_plan_shard_numel(plan, i, s->rank);
+    const muon_plan *plan = muon_opt_get_plan(s->opt);
+    s->numel[i] = muon_plan_count_elements(plan, i, s->rank);
     size_t n = (size_t)s->numel[i];
     if (n == 0) return;
     s->index[i] = calloc(n, sizeof *s->index[i]);
-    for (size_t k = 0; k < muon_plan_nparts(plan, i, s->rank); k++) {
+    for (size_t k = 0; k < muon_plan_count_parts(plan, i, s->rank); k++) {
         muon_part part;
-        if (muon_plan_part(plan, i, s->rank, k, &part, sizeof part) != MUON_OK) abort();
+        if (muon_plan_get_part(plan, i, s->rank, k, &part, sizeof part) != MUON_OK) abort();
         ship_part(s, i, &part);
     }
     s->buffers[i].param = fleet_calloc(s->f, n, p->dtype);

@@ -1,4 +1,5 @@
 #include "tests/world/random_case.h"
+#include "muon/plan.h"
 
 #include "tests/plan/layout_oracle.h"
 

@@ -1,4 +1,5 @@
 /* A random case on the ranks of a communicator, and in one process. */
+#include "muon/plan.h"
 #include "tests/world/random_case.h"
 
 #include "base/bf16.h"
@@ -118,7 +119,7 @@ static muon_status take_step(ship *s, const random_case *c, int step, int nranks
     s->args.grad_scale = c->grad_scale;
     muon_status status = ship_step(s);
     if (status == MUON_OK && step == 1 && c->new_lr > 0)
-        status = muon_set_lr(s->opt, MUONS, c->new_lr);
+        status = muon_opt_set_lr(s->opt, MUONS, c->new_lr);
     return status;
 }
 
@@ -149,7 +150,7 @@ static const char *compare_messages(const ship *s, char *wrong)
     muon_rank_load load;
     const muon_result *r = &s->result;
     if (s->f->config.path == MUON_PATH_REFERENCE || !r->applied) return NULL;
-    if (muon_plan_rank(muon_get_plan(s->opt), s->rank, &load, sizeof load) != MUON_OK)
+    if (muon_plan_get_rank(muon_opt_get_plan(s->opt), s->rank, &load, sizeof load) != MUON_OK)
         return WRONG("%s", muon_last_error());
     if (r->messages_sent == load.messages_sent && r->bytes_sent == load.bytes_sent &&
         r->messages_received == load.messages_received && r->bytes_received == load.bytes_received)
@@ -182,7 +183,7 @@ static const char *run(ship *s, const random_case *c, int layout, const char *ro
         if (status != MUON_OK)
             return WRONG("rank %d, step %d: %s", s->rank, step, muon_last_error());
     }
-    if (muon_check_replicas(s->opt, s->buffers) != MUON_OK && !found)
+    if (muon_opt_check_replicas(s->opt, s->buffers) != MUON_OK && !found)
         found = WRONG("rank %d: %s", s->rank, muon_last_error());
     if (muon_offload(s->opt, NULL, 0) != MUON_OK)
         return WRONG("rank %d: %s", s->rank, muon_last_error());

@@ -1,4 +1,5 @@
 #include "tests/world/step_model.h"
+#include "muon/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 #include "tests/world/zoo.h"
+#include "muon/plan.h"
 
 #include "muon/checkpoint.h"
 
@@ -272,13 +273,13 @@ void zoo_run_free(zoo_run *run)
 /* Where each element of the shard is in the tensor: parts one after the other, each row-major. */
 static void find_elements(zoo_run *run, const zoo *z, size_t i, int rank)
 {
-    const muon_plan *plan = muon_get_plan(run->opt);
+    const muon_plan *plan = muon_opt_get_plan(run->opt);
     const muon_param *p = &z->params[i];
-    run->numel[i] = muon_plan_shard_numel(plan, i, rank);
+    run->numel[i] = muon_plan_count_elements(plan, i, rank);
     run->index[i] = calloc((size_t)run->numel[i] + 1, sizeof *run->index[i]);
-    for (size_t k = 0; k < muon_plan_nparts(plan, i, rank); k++) {
+    for (size_t k = 0; k < muon_plan_count_parts(plan, i, rank); k++) {
         muon_part part;
-        if (muon_plan_part(plan, i, rank, k, &part, sizeof part) != MUON_OK) abort();
+        if (muon_plan_get_part(plan, i, rank, k, &part, sizeof part) != MUON_OK) abort();
         int64_t n = 1;
         for (int d = 0; d < p->ndim; d++)
             n *= part.end[d] - part.begin[d];
@@ -381,7 +382,8 @@ static const char *run_steps(zoo_run *run, const zoo *z, int rank, int nranks)
         muon_result_init(&run->results[step - 1], sizeof run->results[step - 1]);
         if (muon_step(run->opt, &args, &run->results[step - 1]) != MUON_OK)
             return WRONG("step %d: %s", step, muon_last_error());
-        if (step == 3 && muon_set_lr(run->opt, MUONS, 0.013) != MUON_OK) return muon_last_error();
+        if (step == 3 && muon_opt_set_lr(run->opt, MUONS, 0.013) != MUON_OK)
+            return muon_last_error();
         if (z->save_beside && step == z->save_at + 1 && muon_save_finish(run->opt) != MUON_OK)
             return WRONG("finishing to save: %s", muon_last_error());
         if (step == z->save_at) wrong = save(run, z, step);
@@ -503,7 +505,7 @@ static const char *compare_messages(const zoo *z, const zoo_run *run, int rank)
 {
     muon_rank_load load;
     if (z->config.path == MUON_PATH_REFERENCE) return NULL;
-    if (muon_plan_rank(muon_get_plan(run->opt), rank, &load, sizeof load) != MUON_OK)
+    if (muon_plan_get_rank(muon_opt_get_plan(run->opt), rank, &load, sizeof load) != MUON_OK)
         return muon_last_error();
     for (int s = z->resume_at < 0 ? 0 : z->resume_at; s < ZOO_STEPS; s++) {
         const muon_result *r = &run->results[s];

@@ -73,7 +73,7 @@ static muon_status open_step(muon_checkpoint **out, const char *path, int64_t st
 {
     char inside[4096];
     if (muon_checkpoint_open(out, path) == MUON_OK) {
-        if (muon_checkpoint_step(*out) == step) return MUON_OK;
+        if (muon_checkpoint_get_step(*out) == step) return MUON_OK;
         muon_checkpoint_close(*out);
         *out = NULL;
     }
@@ -96,7 +96,7 @@ static muon_status read_facts(train_run *run, const char *path, int64_t step)
     if (status == MUON_OK) status = facts_read_progress(run, saved);
     if (status == MUON_OK) {
         tell(run, MUON_LOG_INFO, "%s: resumed after step %lld, from %s", run->record->label,
-             (long long)step, muon_checkpoint_path(saved));
+             (long long)step, muon_checkpoint_get_path(saved));
         facts_tell_changes(&run->settings_facts, saved, tell_change, run);
     }
     muon_checkpoint_close(saved);

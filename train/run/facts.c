@@ -195,15 +195,15 @@ muon_status facts_compare(const facts *mine, const muon_checkpoint *saved)
     for (size_t i = 0; i < mine->count; i++) {
         const char *key = mine->entries[i].key, *here = mine->entries[i].value;
         if (mine->kinds[i] != FACT_SAME) continue;
-        const char *there = muon_checkpoint_metadata(saved, key);
+        const char *there = muon_checkpoint_get_metadata(saved, key);
         REQUIRE(there, E_NAME, "%s: not of a training run: its metadata has no %s",
-                muon_checkpoint_path(saved), key);
+                muon_checkpoint_get_path(saved), key);
         if (strcmp(here, there) == 0 || used >= sizeof differences) continue;
         used += (size_t)snprintf(differences + used, sizeof differences - used,
                                  "%s%s is %.40s there and %.40s here", used ? ", " : "",
                                  key + PREFIX, there, here);
     }
-    REQUIRE(used == 0, E_VALUE, "%s: does not fit this run: %s", muon_checkpoint_path(saved),
+    REQUIRE(used == 0, E_VALUE, "%s: does not fit this run: %s", muon_checkpoint_get_path(saved),
             differences);
     return MUON_OK;
 }
@@ -213,11 +213,11 @@ void facts_tell_changes(const facts *mine, const muon_checkpoint *saved, facts_t
 {
     for (size_t i = 0; i < mine->count; i++) {
         const char *here = mine->entries[i].value;
-        const char *there = muon_checkpoint_metadata(saved, mine->entries[i].key);
+        const char *there = muon_checkpoint_get_metadata(saved, mine->entries[i].key);
         char line[256];
         if (mine->kinds[i] != FACT_NOTED || !there || strcmp(here, there) == 0) continue;
         snprintf(line, sizeof line, "%s was %.80s until step %lld, and is now %s",
-                 mine->entries[i].key + PREFIX, there, (long long)muon_checkpoint_step(saved),
+                 mine->entries[i].key + PREFIX, there, (long long)muon_checkpoint_get_step(saved),
                  here);
         tell(user, line);
     }
@@ -228,14 +228,14 @@ void facts_tell_changes(const facts *mine, const muon_checkpoint *saved, facts_t
 static muon_status read_whole(const muon_checkpoint *saved, const char *key, int64_t most,
                               int64_t *out)
 {
-    const char *word = muon_checkpoint_metadata(saved, key);
+    const char *word = muon_checkpoint_get_metadata(saved, key);
     char *end = NULL;
     REQUIRE(word, E_NAME, "%s: not of a training run: its metadata has no %s",
-            muon_checkpoint_path(saved), key);
+            muon_checkpoint_get_path(saved), key);
     errno = 0;
     long long value = strtoll(word, &end, 10);
     REQUIRE(end != word && !*end && !errno && value >= 0 && value <= most, E_FORMAT,
-            "%s: %s is '%.80s', must be 0..%lld", muon_checkpoint_path(saved), key, word,
+            "%s: %s is '%.80s', must be 0..%lld", muon_checkpoint_get_path(saved), key, word,
             (long long)most);
     *out = value;
     return MUON_OK;
@@ -257,11 +257,11 @@ static int read_validation(const char **at, train_validation *out)
 
 static muon_status read_validations(train_record *r, const muon_checkpoint *saved)
 {
-    const char *word = muon_checkpoint_metadata(saved, "train.validations"), *at = word;
+    const char *word = muon_checkpoint_get_metadata(saved, "train.validations"), *at = word;
     int64_t before = -1;
     size_t count = 1;
     REQUIRE(word, E_NAME, "%s: not of a training run: its metadata has no train.validations",
-            muon_checkpoint_path(saved));
+            muon_checkpoint_get_path(saved));
     for (const char *c = word; *c; c++)
         count += *c == ';';
     TRY(train_record_make_room(r, count));
@@ -270,7 +270,7 @@ static muon_status read_validations(train_record *r, const muon_checkpoint *save
         train_validation v;
         REQUIRE(read_validation(&at, &v) && v.step > before && v.step <= r->resumed, E_FORMAT,
                 "%s: train.validations has '%.40s', must be steps and losses in order",
-                muon_checkpoint_path(saved), here);
+                muon_checkpoint_get_path(saved), here);
         r->validations[r->nvalidations++] = v;
         before = v.step;
     }
@@ -282,11 +282,11 @@ muon_status facts_read_progress(train_run *run, const muon_checkpoint *saved)
     train_record *r = run->record;
     int64_t step = 0, skips = 0;
     TRY(read_whole(saved, "train.step", INT64_MAX, &step));
-    REQUIRE(step == muon_checkpoint_step(saved), E_FORMAT, "%s: train.step is %lld",
-            muon_checkpoint_path(saved), (long long)step);
+    REQUIRE(step == muon_checkpoint_get_step(saved), E_FORMAT, "%s: train.step is %lld",
+            muon_checkpoint_get_path(saved), (long long)step);
     REQUIRE(step <= run->settings.schedule.steps, E_VALUE,
             "%s: the run is at step %lld, and is to have %d steps only",
-            muon_checkpoint_path(saved), (long long)step, run->settings.schedule.steps);
+            muon_checkpoint_get_path(saved), (long long)step, run->settings.schedule.steps);
     TRY(read_whole(saved, "train.tokens", INT64_MAX / 2, &r->tokens_before));
     TRY(read_whole(saved, "train.skipped", step, &r->skipped));
     TRY(read_whole(saved, "train.skipped_in_a_row", TRAIN_MOST_SKIPS - 1, &skips));

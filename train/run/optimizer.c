@@ -141,9 +141,9 @@ muon_status optimizer_restore(optimizer *o)
     muon_group groups[NGROUPS];
     describe_groups(groups, settings);
     for (size_t i = 0; i < NGROUPS; i++)
-        TRY(muon_set_group(o->opt, i, &groups[i]));
-    TRY(muon_set_clip_norm(o->opt, settings->clip_norm));
-    return muon_set_qk_clip(o->opt, qk_threshold(settings), settings->qk_clip <= 0);
+        TRY(muon_opt_set_group(o->opt, i, &groups[i]));
+    TRY(muon_opt_set_clip_norm(o->opt, settings->clip_norm));
+    return muon_opt_set_qk_clip(o->opt, qk_threshold(settings), settings->qk_clip <= 0);
 }
 
 void optimizer_close(optimizer *o)
@@ -161,7 +161,7 @@ double optimizer_lr(const optimizer *o)
 
 muon_status optimizer_set_factor(optimizer *o, double factor)
 {
-    TRY(muon_set_lr(o->opt, MATRICES, optimizer_lr(o) * factor));
-    TRY(muon_set_lr(o->opt, TABLES, o->settings.adamw_lr * factor));
-    return muon_set_lr(o->opt, VECTORS, o->settings.adamw_lr * factor);
+    TRY(muon_opt_set_lr(o->opt, MATRICES, optimizer_lr(o) * factor));
+    TRY(muon_opt_set_lr(o->opt, TABLES, o->settings.adamw_lr * factor));
+    return muon_opt_set_lr(o->opt, VECTORS, o->settings.adamw_lr * factor);
 }

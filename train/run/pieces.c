@@ -1,4 +1,5 @@
 #include "train/run/pieces.h"
+#include "muon/plan.h"
 
 #include "base/status.h"
 

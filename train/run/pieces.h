@@ -2,7 +2,7 @@
 #ifndef TRAIN_PIECES_H
 #define TRAIN_PIECES_H
 
-#include "muon/muon.h"
+#include "muon/plan.h"
 
 typedef struct piece { /* elements that follow each other in a tensor */
     size_t param;

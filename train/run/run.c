@@ -1,4 +1,5 @@
 /* Making a run: all of its memory, before the first step. */
+#include "muon/plan.h"
 #include "train/run/state.h"
 
 #include "base/clock.h"
@@ -206,7 +207,7 @@ static void point_buffers(train_run *run)
 static muon_status create_shards(train_run *run)
 {
     if (run->size == 1) return MUON_OK;
-    TRY(train_shards_create(&run->shards, muon_get_plan(run->opt.opt), run->opt.params,
+    TRY(train_shards_create(&run->shards, muon_opt_get_plan(run->opt.opt), run->opt.params,
                             run->opt.nparams, run->team));
     return team_agree(run->team, cut_weights(run));
 }

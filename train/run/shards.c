@@ -1,4 +1,5 @@
 #include "train/run/shards.h"
+#include "muon/plan.h"
 
 #include "base/memory.h"
 #include "comm/comm.h"
@@ -34,7 +35,7 @@ static muon_status get_part(const muon_plan *plan, size_t param, int rank, size_
                             muon_part *part)
 {
     *part = (muon_part){.offset = 0};
-    return muon_plan_part(plan, param, rank, i, part, sizeof *part);
+    return muon_plan_get_part(plan, param, rank, i, part, sizeof *part);
 }
 
 static int same_box(const muon_param *tensor, const muon_part *a, const muon_part *b)
@@ -48,7 +49,7 @@ static muon_status find_box(const muon_plan *plan, size_t param, const muon_para
                             const muon_part *box, int *out)
 {
     *out = 0;
-    for (size_t i = 0; i < muon_plan_nparts(plan, param, rank) && !*out; i++) {
+    for (size_t i = 0; i < muon_plan_count_parts(plan, param, rank) && !*out; i++) {
         muon_part part;
         TRY(get_part(plan, param, rank, i, &part));
         *out = same_box(tensor, box, &part);
@@ -61,7 +62,7 @@ static muon_status find_box(const muon_plan *plan, size_t param, const muon_para
 static muon_status list_gift(pieces *out, const muon_plan *plan, size_t param,
                              const muon_param *tensor, int from, int to)
 {
-    for (size_t i = 0; i < muon_plan_nparts(plan, param, from); i++) {
+    for (size_t i = 0; i < muon_plan_count_parts(plan, param, from); i++) {
         muon_part part;
         int there = 0;
         TRY(get_part(plan, param, from, i, &part));
@@ -76,7 +77,7 @@ static muon_status list_pieces(train_shards *s, const muon_plan *plan, size_t pa
                                const muon_param *tensor)
 {
     for (int rank = 0; rank < s->size; rank++) {
-        for (size_t i = 0; i < muon_plan_nparts(plan, param, rank); i++) {
+        for (size_t i = 0; i < muon_plan_count_parts(plan, param, rank); i++) {
             muon_part part;
             TRY(get_part(plan, param, rank, i, &part));
             TRY(pieces_add(&s->has[rank], param, tensor, &part));

@@ -7,6 +7,7 @@
 #ifndef TRAIN_SHARDS_H
 #define TRAIN_SHARDS_H
 
+#include "muon/plan.h"
 #include "train/run/team.h"
 
 typedef struct train_shards train_shards;

@@ -3,6 +3,7 @@
  *
  * An update U = clip G + momentum M is made of what the ranks still have when the run is over: gradients
  * of the last step, and the optimizer's momentum. They are gathered like weights. */
+#include "muon/plan.h"
 #include "train/run/spectrum.h"
 #include "train/run/state.h"
 
@@ -88,11 +89,11 @@ static int64_t short_side(const muon_matrix *m)
 /* The one in the middle of those with at least so many singular values. */
 static muon_status find_middle(const muon_plan *plan, int64_t least, size_t *out)
 {
-    size_t all = muon_plan_nmatrices(plan), count = 0, seen = 0;
+    size_t all = muon_plan_count_matrices(plan), count = 0, seen = 0;
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < all; i++) {
             muon_matrix m;
-            TRY(muon_plan_matrix(plan, i, &m, sizeof m));
+            TRY(muon_plan_get_matrix(plan, i, &m, sizeof m));
             if (short_side(&m) < least) continue;
             if (pass == 0)
                 count++;
@@ -106,9 +107,9 @@ static muon_status find_middle(const muon_plan *plan, int64_t least, size_t *out
 static muon_status choose(const muon_plan *plan, size_t *chosen)
 {
     int64_t largest = 0;
-    for (size_t i = 0; i < muon_plan_nmatrices(plan); i++) {
+    for (size_t i = 0; i < muon_plan_count_matrices(plan); i++) {
         muon_matrix m;
-        TRY(muon_plan_matrix(plan, i, &m, sizeof m));
+        TRY(muon_plan_get_matrix(plan, i, &m, sizeof m));
         if (short_side(&m) > largest) largest = short_side(&m);
     }
     TRY(find_middle(plan, largest, &chosen[0]));
@@ -131,12 +132,12 @@ static void print_name(char *name, size_t size, const update *up)
 /* What a rank prepares alone. */
 static muon_status prepare(train_run *run, update *updates, float **shard)
 {
-    const muon_plan *plan = muon_get_plan(run->opt.opt);
+    const muon_plan *plan = muon_opt_get_plan(run->opt.opt);
     size_t chosen[MOST] = {0};
     TRY(choose(plan, chosen));
     for (size_t i = 0; i < MOST; i++) {
         update *up = &updates[i];
-        TRY(muon_plan_matrix(plan, chosen[i], &up->matrix, sizeof up->matrix));
+        TRY(muon_plan_get_matrix(plan, chosen[i], &up->matrix, sizeof up->matrix));
         up->tensor = model_tensor_at(run->model, up->matrix.param);
         TRY(CALLOC(&up->u, (size_t)(up->matrix.rows * up->matrix.cols), "an update"));
         if (run->shards) continue;
@@ -168,7 +169,7 @@ static muon_status fill(train_run *run, update *updates, float **shard)
     const train_step *last = &run->record->steps[run->record->nsteps - 1];
     muon_group group;
     muon_group_init(&group, sizeof group);
-    TRY(muon_get_group(run->opt.opt, 0, &group)); /* of the matrices */
+    TRY(muon_opt_get_group(run->opt.opt, 0, &group)); /* of the matrices */
     TRY(team_agree(run->team, prepare(run, updates, shard)));
     TRY(add_up(run, updates, group.momentum, last->clip_coef, *shard));
     return team_agree(run->team, decompose(run, updates, &group));
@@ -177,7 +178,7 @@ static muon_status fill(train_run *run, update *updates, float **shard)
 muon_status train_run_fill_spectra(train_run *run)
 {
     size_t steps = run->record->nsteps;
-    int is_muon = muon_plan_nmatrices(muon_get_plan(run->opt.opt)) > 0;
+    int is_muon = muon_plan_count_matrices(muon_opt_get_plan(run->opt.opt)) > 0;
     if (!is_muon || steps == 0 || run->record->steps[steps - 1].skipped) return MUON_OK;
     update updates[MOST] = {{.u = NULL}};
     float *shard = NULL;

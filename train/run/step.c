@@ -1,4 +1,5 @@
 /* One step of a run, in the order in which it happens. */
+#include "muon/plan.h"
 #include "train/run/state.h"
 
 #include "base/clock.h"
@@ -258,7 +259,7 @@ muon_status train_run_finish(train_run *run)
     enum { MATRICES, BYTES, NUMBERS };
     muon_rank_load load = {.matrices = 0};
     double mine[NUMBERS];
-    TRY(muon_plan_rank(muon_get_plan(run->opt.opt), run->rank, &load, sizeof load));
+    TRY(muon_plan_get_rank(muon_opt_get_plan(run->opt.opt), run->rank, &load, sizeof load));
     mine[MATRICES] = (double)load.matrices;
     mine[BYTES] = (double)run->bytes_sent;
     TRY(team_share(run->team, mine, run->seen, NUMBERS));

@@ -133,7 +133,7 @@ static muon_status find_crc(open_tensor *tensor)
     size_t room = sizeof CHECKPOINT_CRC_KEY + strlen(tensor->item->name);
     TRY(CALLOC(&key, room, "name of a checksum"));
     snprintf(key, room, CHECKPOINT_CRC_KEY "%s", tensor->item->name);
-    const char *text = muon_st_metadata(tensor->file->st, key);
+    const char *text = muon_st_get_metadata(tensor->file->st, key);
     free(key);
     REQUIRE(text, E_FORMAT, "%s: tensor '%s' has no checksum", tensor->file->path,
             muon__st_show(tensor->item->name).text);
@@ -210,10 +210,10 @@ static muon_status list_keys(muon_checkpoint *cp)
 
 static muon_status check_metadata(const muon_checkpoint *cp)
 {
-    const char *format = muon_checkpoint_metadata(cp, "muon.format");
+    const char *format = muon_checkpoint_get_metadata(cp, "muon.format");
     REQUIRE(!format || strcmp(format, "1") == 0, E_VERSION,
             "%s: its format is '%s', this library knows 1", cp->path, muon__st_show(format).text);
-    const char *step = muon_checkpoint_metadata(cp, "muon.step");
+    const char *step = muon_checkpoint_get_metadata(cp, "muon.step");
     char want[24];
     snprintf(want, sizeof want, "%" PRId64, cp->marker.step);
     REQUIRE(step && strcmp(step, want) == 0, E_FORMAT,

@@ -17,12 +17,12 @@ muon_status muon_checkpoint_list(int64_t **steps, size_t *nsteps, const char *ro
     return muon__checkpoint_steps(steps, nsteps, root);
 }
 
-const char *muon_checkpoint_path(const muon_checkpoint *checkpoint)
+const char *muon_checkpoint_get_path(const muon_checkpoint *checkpoint)
 {
     return checkpoint->path;
 }
 
-int64_t muon_checkpoint_step(const muon_checkpoint *checkpoint)
+int64_t muon_checkpoint_get_step(const muon_checkpoint *checkpoint)
 {
     return checkpoint->marker.step;
 }
@@ -87,12 +87,12 @@ int64_t muon_checkpoint_find(const muon_checkpoint *checkpoint, const char *name
     return found ? (int64_t)found->index : -1;
 }
 
-const char *muon_checkpoint_metadata(const muon_checkpoint *checkpoint, const char *key)
+const char *muon_checkpoint_get_metadata(const muon_checkpoint *checkpoint, const char *key)
 {
-    return muon_st_metadata(checkpoint->files[0].st, key);
+    return muon_st_get_metadata(checkpoint->files[0].st, key);
 }
 
-const char *muon_checkpoint_key(const muon_checkpoint *checkpoint, size_t index)
+const char *muon_checkpoint_get_key(const muon_checkpoint *checkpoint, size_t index)
 {
     return index < checkpoint->nkeys ? checkpoint->keys[index] : NULL;
 }

@@ -164,7 +164,7 @@ int64_t muon_st_find(const muon_st *file, const char *name)
     return found ? (int64_t)found->index : -1;
 }
 
-const char *muon_st_metadata(const muon_st *file, const char *key)
+const char *muon_st_get_metadata(const muon_st *file, const char *key)
 {
     const st_header *h = &file->header;
     if (h->nmetadata == 0) return NULL;

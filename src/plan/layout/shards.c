@@ -9,20 +9,20 @@ static int exists(const muon_plan *plan, size_t param, int rank)
     return plan && param < plan->nparams && rank >= 0 && rank < plan->nranks;
 }
 
-int muon_plan_nranks(const muon_plan *plan)
+int muon_plan_count_ranks(const muon_plan *plan)
 {
     return plan ? plan->nranks : 0;
 }
 
-size_t muon_plan_nparts(const muon_plan *plan, size_t param, int rank)
+size_t muon_plan_count_parts(const muon_plan *plan, size_t param, int rank)
 {
     return exists(plan, param, rank) ? muon__layout_ncells_of(plan->params[param].layout, rank) : 0;
 }
 
-muon_status muon_plan_part(const muon_plan *plan, size_t param, int rank, size_t index,
-                           muon_part *part, size_t part_size)
+muon_status muon_plan_get_part(const muon_plan *plan, size_t param, int rank, size_t index,
+                               muon_part *part, size_t part_size)
 {
-    REQUIRE(plan && part, E_ARG, "muon_plan_part: plan and part must not be NULL");
+    REQUIRE(plan && part, E_ARG, "muon_plan_get_part: plan and part must not be NULL");
     REQUIRE(param < plan->nparams, E_ARG, "param %zu does not exist: the plan has %zu", param,
             plan->nparams);
     REQUIRE(rank >= 0 && rank < plan->nranks, E_ARG, "rank %d does not exist: the plan has %d",
@@ -42,7 +42,7 @@ muon_status muon_plan_part(const muon_plan *plan, size_t param, int rank, size_t
     return muon__struct_store(part, part_size, &found, sizeof found, "muon_part");
 }
 
-int64_t muon_plan_shard_numel(const muon_plan *plan, size_t param, int rank)
+int64_t muon_plan_count_elements(const muon_plan *plan, size_t param, int rank)
 {
     return exists(plan, param, rank) ? muon__layout_numel_of(plan->params[param].layout, rank) : 0;
 }

@@ -59,7 +59,8 @@ static muon_status check_rank(const muon_plan *plan, int rank)
     return MUON_OK;
 }
 
-muon_status muon_plan_rank(const muon_plan *plan, int rank, muon_rank_load *load, size_t load_size)
+muon_status muon_plan_get_rank(const muon_plan *plan, int rank, muon_rank_load *load,
+                               size_t load_size)
 {
     OWN_MODE;
     TRY(check_rank(plan, rank));
@@ -84,8 +85,8 @@ muon_status muon_plan_rank(const muon_plan *plan, int rank, muon_rank_load *load
     return muon__struct_store(load, load_size, &found, sizeof found, "muon_rank_load");
 }
 
-muon_status muon_plan_wave(const muon_plan *plan, int rank, size_t wave, muon_wave_load *load,
-                           size_t load_size)
+muon_status muon_plan_get_wave(const muon_plan *plan, int rank, size_t wave, muon_wave_load *load,
+                               size_t load_size)
 {
     OWN_MODE;
     TRY(check_rank(plan, rank));

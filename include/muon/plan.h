@@ -1,0 +1,123 @@
+/* plan.h - what a step will do, as a value: who orthogonalizes what, what travels, how long it takes.
+ *
+ *     muon_plan *plan = NULL;
+ *     config.nranks = 512;                       // of ranks that need not exist
+ *     muon_plan_create(&plan, &config, params, nparams);
+ *     muon_prediction prediction;
+ *     muon_plan_predict(plan, &prediction, sizeof prediction);
+ *     muon_plan_destroy(plan);
+ *
+ * The rules of muon.h hold. docs/plan.md is the guide. */
+#ifndef MUON_PLAN_H
+#define MUON_PLAN_H
+
+#include "muon/muon.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a step will do, as a value: a pure function of config and params, made without allocating
+ * what the step needs. The same inputs give the same plan and hash everywhere. */
+typedef struct muon_plan muon_plan;
+
+typedef struct muon_matrix { /* one logical matrix */
+    size_t param;
+    int64_t rows, cols;
+    int64_t batch, row, col;  /* where its first element is: batch entry, row and column there */
+    double factor;            /* of lr, by the group's lr_mode and lr_scale */
+    double flops;             /* of one orthogonalization */
+    muon_algorithm algorithm; /* the one that runs, never AUTO */
+    int owner;                /* rank that orthogonalizes it */
+    int wave;                 /* when */
+} muon_matrix;
+
+typedef struct muon_plan_cost { /* of all ranks together */
+    double flops;
+    int64_t state_bytes;     /* of every element once; replicas have their own */
+    int64_t workspace_bytes; /* of the rank that needs most */
+    int64_t waves;
+    int64_t matrices;
+    int64_t muon_elements, expert_elements; /* Muon's in regular and in expert parameters */
+    int64_t adamw_elements, frozen_elements;
+} muon_plan_cost;
+
+MUON_API muon_status muon_plan_create(muon_plan **out, const muon_config *config,
+                                      const muon_param *params, size_t nparams);
+MUON_API void muon_plan_destroy(muon_plan *plan);
+MUON_API const muon_plan *muon_opt_get_plan(const muon_opt *opt); /* borrowed */
+MUON_API size_t muon_plan_count_matrices(const muon_plan *plan);
+MUON_API muon_status muon_plan_get_matrix(const muon_plan *plan, size_t index, muon_matrix *matrix,
+                                          size_t matrix_size);
+MUON_API muon_status muon_plan_get_cost(const muon_plan *plan, muon_plan_cost *cost,
+                                        size_t cost_size);
+MUON_API uint64_t muon_plan_get_hash(const muon_plan *plan);
+MUON_API int muon_plan_count_ranks(const muon_plan *plan);
+
+/* What a rank holds of a parameter: parts that follow each other in its memory, each a box of the
+ * tensor, contiguous and row-major. None if it holds nothing. */
+typedef struct muon_part {
+    int64_t begin[MUON_MAX_DIMS], end[MUON_MAX_DIMS];
+    int64_t offset;        /* elements before it in the rank's memory */
+    int replica, replicas; /* the rank is the replica-th (from 0) of so many that hold this part */
+} muon_part;
+
+MUON_API size_t muon_plan_count_parts(const muon_plan *plan, size_t param, int rank);
+MUON_API muon_status muon_plan_get_part(const muon_plan *plan, size_t param, int rank, size_t index,
+                                        muon_part *part, size_t part_size);
+MUON_API int64_t muon_plan_count_elements(const muon_plan *plan, size_t param, int rank);
+
+/* What one rank has to do in a step. Messages and bytes are exact: a step counts the same. */
+typedef struct muon_rank_load {
+    int64_t matrices; /* it orthogonalizes */
+    double flops;
+    int64_t messages_sent, messages_received;
+    int64_t bytes_sent, bytes_received;
+    int64_t state_bytes, workspace_bytes;
+    double work_seconds, message_seconds; /* by config.machine */
+} muon_rank_load;
+
+MUON_API muon_status muon_plan_get_rank(const muon_plan *plan, int rank, muon_rank_load *load,
+                                        size_t load_size);
+
+/* The same for one wave of it: what is gathered before it, computed, and scattered after it. */
+typedef struct muon_wave_load {
+    int64_t matrices;
+    double flops;
+    int64_t gather_bytes_sent, gather_bytes_received, scatter_bytes_sent, scatter_bytes_received;
+} muon_wave_load;
+
+MUON_API muon_status muon_plan_get_wave(const muon_plan *plan, int rank, size_t wave,
+                                        muon_wave_load *load, size_t load_size);
+
+/* What config.machine would take for the step, against what no plan can beat, and against two schemes
+ * in use. Seconds of orthogonalization and its messages; bytes sent and received by a rank. */
+typedef struct muon_scheme {
+    double makespan;
+    int64_t bytes_max;     /* of the rank with most */
+    int64_t padding_bytes; /* moved, of all ranks, without being part of any matrix */
+} muon_scheme;
+
+typedef struct muon_prediction {
+    int64_t ranks, matrices, waves;
+    double makespan;
+    double lower_bound;                           /* the largest of the next three */
+    double bound_work, bound_matrix, bound_bytes; /* all work shared evenly; the costliest matrix;
+                                                   bytes that must move, shared evenly */
+    double imbalance;                             /* work of the busiest rank / mean */
+    int64_t bytes_max, bytes_mean, padding_bytes;
+    int64_t workspace_max, matrices_max;
+    muon_scheme padded;      /* all-to-all of each shape, padded to the group that shards it */
+    muon_scheme round_robin; /* matrices by cost, in turn, in each group that shards them */
+} muon_prediction;
+
+MUON_API muon_status muon_plan_predict(const muon_plan *plan, muon_prediction *prediction,
+                                       size_t prediction_size);
+
+/* Each parameter with its algorithm, logical matrices, factor and owner, then the totals. */
+MUON_API void muon_plan_print(const muon_plan *plan, muon_write_fn write, void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
