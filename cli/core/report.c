@@ -78,8 +78,12 @@ void report_text(const muon_result *result, const muon_config *clip, const repor
     print_phases_of_ranks(result);
 }
 
+/* Large whole numbers, like flops and bandwidths, go out as integers: as reals they are 1.5e12 with one
+ * jansson and 1500000000000.0 with the next. */
 json_t *report_number(double value)
 {
+    double size = fabs(value);
+    if (size >= 1e6 && size < 0x1p53 && value == floor(value)) return json_integer((int64_t)value);
     return isfinite(value) ? json_real(value) : json_null();
 }
 

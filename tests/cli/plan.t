@@ -58,7 +58,7 @@ $ for k in ranks matrices makespan_seconds lower_bound_seconds imbalance bytes_p
 $ grep -o '"mesh":{[^}]*}' line
 "mesh":{"replicate":1,"fsdp":16,"ep":8,"tp":1}
 $ grep -o '"machine":{[^}]*}' line
-"machine":{"profile":"cpu","flops":1.5e12,"node_bandwidth":2e10,"bandwidth":6e9,"ranks_per_node":8,"wire":"f32"}
+"machine":{"profile":"cpu","flops":1500000000000,"node_bandwidth":20000000000,"bandwidth":6000000000,"ranks_per_node":8,"wire":"f32"}
 $ grep -o '^{"model":[^,]*,"ranks":[0-9]*\|"matrices":43453\|"padding_bytes":0,"workspace' line
 {"model":"glm-4.5-355b","ranks":128
 "matrices":43453
@@ -91,9 +91,9 @@ layers.11.proj  [768, 3072]  muon  [768, 3072]  11.09   gram
 
 # Machines.
 $ muonctl plan gpt2-124m --profile gpu --json | grep -o '"machine":{[^}]*}'
-"machine":{"profile":"gpu","flops":4e14,"node_bandwidth":3e11,"bandwidth":4e10,"ranks_per_node":8,"wire":"bf16"}
+"machine":{"profile":"gpu","flops":400000000000000,"node_bandwidth":300000000000,"bandwidth":40000000000,"ranks_per_node":8,"wire":"bf16"}
 $ muonctl plan gpt2-124m --profile gpu --flops 1e15 --bandwidth 50e9 --node-bandwidth 450e9 --ranks-per-node 4 --wire f32 --json | grep -o '"machine":{[^}]*}'
-"machine":{"profile":"gpu","flops":1e15,"node_bandwidth":4.5e11,"bandwidth":5e10,"ranks_per_node":4,"wire":"f32"}
+"machine":{"profile":"gpu","flops":1000000000000000,"node_bandwidth":450000000000,"bandwidth":50000000000,"ranks_per_node":4,"wire":"f32"}
 $ muonctl plan gpt2-124m --flops 1.5e12 | grep -o 'bound of .*'
 bound of 500 ms (all work shared evenly)
 $ muonctl plan gpt2-124m --flops 3e12 | grep -o 'bound of .*'
