@@ -61,7 +61,7 @@ static json_t *bounds(const plan_outcome *o)
     return object;
 }
 
-static json_t *scheme(const muon_scheme *s, const muon_prediction *p)
+static json_t *scheme(const muon_scheme_cost *s, const muon_prediction *p)
 {
     json_t *object = json_object();
     set_number(object, "makespan_seconds", s->makespan);
@@ -127,8 +127,8 @@ int plan_print_json(const plan_outcome *o, int ranks)
     set_integer(line, "workspace_bytes_max", p->workspace_max);
     set_number(line, "plan_seconds", o->plan_seconds);
     set_text(line, "hash", hash);
-    json_object_set_new(line, "padded", scheme(&p->padded, p));
-    json_object_set_new(line, "round_robin", scheme(&p->round_robin, p));
+    json_object_set_new(line, "padded", scheme(&o->padded, p));
+    json_object_set_new(line, "round_robin", scheme(&o->round_robin, p));
     json_object_set_new(line, "busiest", rank_load(o->by_work[0], &o->busiest));
     int code = ranks ? add_ranks(line, o) : CLI_DONE;
     if (code == CLI_DONE)

@@ -60,7 +60,11 @@ static int measure(plan_outcome *o)
         return cli_fail_library();
     o->plan_seconds = cli_now() - start;
     if (muon_plan_get_cost(o->plan, &o->cost, sizeof o->cost) != MUON_OK ||
-        muon_plan_predict(o->plan, &o->prediction, sizeof o->prediction) != MUON_OK)
+        muon_plan_predict(o->plan, &o->prediction, sizeof o->prediction) != MUON_OK ||
+        muon_plan_predict_scheme(o->plan, MUON_SCHEME_PADDED, &o->padded, sizeof o->padded) !=
+            MUON_OK ||
+        muon_plan_predict_scheme(o->plan, MUON_SCHEME_ROUND_ROBIN, &o->round_robin,
+                                 sizeof o->round_robin) != MUON_OK)
         return cli_fail_library();
     o->tensors = count_tensors(c);
     o->nranks = muon_plan_count_ranks(o->plan);

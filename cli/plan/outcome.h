@@ -16,6 +16,7 @@ typedef struct plan_outcome {
     double plan_seconds; /* of one muon_plan_create */
     muon_plan_cost cost;
     muon_prediction prediction;
+    muon_scheme_cost padded, round_robin; /* the same with other schemes */
     int64_t tensors; /* of Muon, as are the matrices and elements that are printed */
     int nranks;
     plan_share *shares;            /* [nranks] */

@@ -8,7 +8,7 @@ enum { ROW = 32, BAR = 20, HEAD = 58, NAMES = 130, LABEL = 150 };
 
 typedef struct scheme {
     const char *name, *class;
-    muon_scheme cost;
+    muon_scheme_cost cost;
 } scheme;
 
 /* A bar between x and right with its value and how many times ours it is. */
@@ -26,8 +26,8 @@ int svg_schemes_panel(FILE *out, const plan_outcome *o, double top)
     const muon_prediction *p = &o->prediction;
     const scheme schemes[] = {
         {"this plan", "work", {p->makespan, p->bytes_max, p->padding_bytes}},
-        {"round-robin", "other", p->round_robin},
-        {"padded", "other", p->padded},
+        {"round-robin", "other", o->round_robin},
+        {"padded", "other", o->padded},
     };
     enum { NSCHEMES = sizeof schemes / sizeof schemes[0] };
     double most_time = 0, most_bytes = 0;
@@ -42,7 +42,7 @@ int svg_schemes_panel(FILE *out, const plan_outcome *o, double top)
     svg_text(out, left, top + HEAD + 2, SVG_START, "muted", "time");
     svg_text(out, middle, top + HEAD + 2, SVG_START, "muted", "bytes of the rank with most");
     for (int i = 0; i < NSCHEMES; i++) {
-        const muon_scheme *cost = &schemes[i].cost;
+        const muon_scheme_cost *cost = &schemes[i].cost;
         double y = top + HEAD + 12 + i * ROW;
         svg_text(out, 36, y + 15, SVG_START, "ink", "%s", schemes[i].name);
         draw_bar(out, left, middle, y, schemes[i].class, cost->makespan, most_time,

@@ -20,7 +20,7 @@ static void print_head(const plan_outcome *o)
            units_count(nodes).text, nodes == 1 ? "" : "s", units_count(m->ranks_per_node).text);
 }
 
-static void print_scheme(const char *name, const muon_scheme *s, const plan_outcome *o)
+static void print_scheme(const char *name, const muon_scheme_cost *s, const plan_outcome *o)
 {
     const muon_prediction *p = &o->prediction;
     printf("%-13s %10s %9s %13s %9s %11s\n", name, units_seconds(s->makespan).text,
@@ -32,11 +32,11 @@ static void print_scheme(const char *name, const muon_scheme *s, const plan_outc
 static void print_schemes(const plan_outcome *o)
 {
     const muon_prediction *p = &o->prediction;
-    muon_scheme ours = {p->makespan, p->bytes_max, p->padding_bytes};
+    muon_scheme_cost ours = {p->makespan, p->bytes_max, p->padding_bytes};
     printf("\n%-13s %10s %9s %13s %9s %11s\n", "scheme", "time", "", "bytes/rank", "", "padding");
     print_scheme("this plan", &ours, o);
-    print_scheme("round-robin", &p->round_robin, o);
-    print_scheme("padded", &p->padded, o);
+    print_scheme("round-robin", &o->round_robin, o);
+    print_scheme("padded", &o->padded, o);
 }
 
 void plan_print_text(const plan_outcome *o)

@@ -90,14 +90,8 @@ typedef struct muon_wave_load {
 MUON_API muon_status muon_plan_get_wave(const muon_plan *plan, int rank, size_t wave,
                                         muon_wave_load *load, size_t load_size);
 
-/* What config.machine would take for the step, against what no plan can beat, and against two schemes
- * in use. Seconds of orthogonalization and its messages; bytes sent and received by a rank. */
-typedef struct muon_scheme {
-    double makespan;
-    int64_t bytes_max;     /* of the rank with most */
-    int64_t padding_bytes; /* moved, of all ranks, without being part of any matrix */
-} muon_scheme;
-
+/* What config.machine would take for the step, against what no plan can beat. Seconds of
+ * orthogonalization and its messages; bytes sent and received by a rank. */
 typedef struct muon_prediction {
     int64_t ranks, matrices, waves;
     double makespan;
@@ -107,12 +101,25 @@ typedef struct muon_prediction {
     double imbalance;                             /* work of the busiest rank / mean */
     int64_t bytes_max, bytes_mean, padding_bytes;
     int64_t workspace_max, matrices_max;
-    muon_scheme padded;      /* all-to-all of each shape, padded to the group that shards it */
-    muon_scheme round_robin; /* matrices by cost, in turn, in each group that shards them */
 } muon_prediction;
 
 MUON_API muon_status muon_plan_predict(const muon_plan *plan, muon_prediction *prediction,
                                        size_t prediction_size);
+
+/* The same matrices, shards and machine with another scheme in use, for comparison. */
+typedef enum muon_scheme {
+    MUON_SCHEME_PADDED,      /* all-to-all of each shape, padded to the group that shards it */
+    MUON_SCHEME_ROUND_ROBIN, /* matrices by cost, in turn, in each group that shards them */
+} muon_scheme;
+
+typedef struct muon_scheme_cost {
+    double makespan;
+    int64_t bytes_max;     /* of the rank with most */
+    int64_t padding_bytes; /* moved, of all ranks, without being part of any matrix */
+} muon_scheme_cost;
+
+MUON_API muon_status muon_plan_predict_scheme(const muon_plan *plan, muon_scheme scheme,
+                                              muon_scheme_cost *cost, size_t cost_size);
 
 /* Each parameter with its algorithm, logical matrices, factor and owner, then the totals. */
 MUON_API void muon_plan_print(const muon_plan *plan, muon_write_fn write, void *user);

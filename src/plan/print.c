@@ -173,9 +173,17 @@ static void put_ranks(const printer *p, const muon_prediction *r)
         "%.2f)\n",
         (long long)r->matrices_max, megabytes(r->bytes_max), megabytes(r->bytes_mean),
         megabytes(r->padding_bytes));
+}
+
+static void put_schemes(const printer *p, const muon_plan *plan)
+{
+    muon_scheme_cost padded, turns;
+    if (muon_plan_predict_scheme(plan, MUON_SCHEME_PADDED, &padded, sizeof padded) != MUON_OK ||
+        muon_plan_predict_scheme(plan, MUON_SCHEME_ROUND_ROBIN, &turns, sizeof turns) != MUON_OK)
+        return;
     put(p, "padded all-to-all: %.4g s, %.2f MB, padding %.2f MB; round robin: %.4g s, %.2f MB\n",
-        r->padded.makespan, megabytes(r->padded.bytes_max), megabytes(r->padded.padding_bytes),
-        r->round_robin.makespan, megabytes(r->round_robin.bytes_max));
+        padded.makespan, megabytes(padded.bytes_max), megabytes(padded.padding_bytes),
+        turns.makespan, megabytes(turns.bytes_max));
 }
 
 void muon_plan_print(const muon_plan *plan, muon_write_fn write, void *user)
@@ -207,6 +215,9 @@ void muon_plan_print(const muon_plan *plan, muon_write_fn write, void *user)
     put(&p, "%lld matrices in %lld wave%s, %.4g Gflop per step, state %.2f MB, workspace %.2f MB\n",
         (long long)c.matrices, (long long)c.waves, c.waves == 1 ? "" : "s", c.flops / 1e9,
         megabytes(c.state_bytes), megabytes(c.workspace_bytes));
-    if (predicted) put_ranks(&p, &prediction);
+    if (predicted) {
+        put_ranks(&p, &prediction);
+        put_schemes(&p, plan);
+    }
     put(&p, "plan %016llx\n", (unsigned long long)plan->hash);
 }

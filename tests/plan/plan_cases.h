@@ -157,6 +157,13 @@ static inline muon_prediction planned_predict(const muon_plan *plan)
     return p;
 }
 
+static inline muon_scheme_cost planned_scheme(const muon_plan *plan, muon_scheme scheme)
+{
+    muon_scheme_cost cost;
+    assert_ok(muon_plan_predict_scheme(plan, scheme, &cost, sizeof cost));
+    return cost;
+}
+
 /* Flops that every rank has; free it. */
 static inline double *planned_work(const muon_plan *plan)
 {

@@ -65,10 +65,11 @@ static void no_rank_moves_more_bytes_than_with_padding(void **state)
                 c.config.wire = wire ? MUON_BF16 : MUON_F32;
                 muon_plan *plan = planned_make(&c);
                 muon_prediction p = planned_predict(plan);
+                muon_scheme_cost padded = planned_scheme(plan, MUON_SCHEME_PADDED);
                 assert_int_equal(p.padding_bytes, 0);
-                if (p.bytes_max > p.padded.bytes_max)
+                if (p.bytes_max > padded.bytes_max)
                     fail_msg("%s on mesh %zu: %lld bytes, %lld with padding", models[k]->name, i,
-                             (long long)p.bytes_max, (long long)p.padded.bytes_max);
+                             (long long)p.bytes_max, (long long)padded.bytes_max);
                 muon_plan_destroy(plan);
                 planned_free(&c);
             }
@@ -89,9 +90,11 @@ static void other_schemes_are_never_faster_on_mixtures_of_experts(void **state)
             planned_add_model(&c, moe[k]);
             muon_plan *plan = planned_make(&c);
             muon_prediction p = planned_predict(plan);
-            if (p.makespan > 1.01 * p.padded.makespan || p.makespan > 1.01 * p.round_robin.makespan)
+            muon_scheme_cost padded = planned_scheme(plan, MUON_SCHEME_PADDED);
+            muon_scheme_cost turns = planned_scheme(plan, MUON_SCHEME_ROUND_ROBIN);
+            if (p.makespan > 1.01 * padded.makespan || p.makespan > 1.01 * turns.makespan)
                 fail_msg("%s on %d ranks: %g s, padded %g, round robin %g", moe[k]->name, ranks[i],
-                         p.makespan, p.padded.makespan, p.round_robin.makespan);
+                         p.makespan, padded.makespan, turns.makespan);
             muon_plan_destroy(plan);
             planned_free(&c);
         }
@@ -219,6 +222,8 @@ static void three_matrices_on_two_ranks_by_hand(void **state)
         planned_add(&c, &(tensor_kind){"w", 1, 1, 8, 8}, layer);
     muon_plan *plan = planned_make(&c);
     muon_prediction p = planned_predict(plan);
+    muon_scheme_cost padded = planned_scheme(plan, MUON_SCHEME_PADDED);
+    muon_scheme_cost turns = planned_scheme(plan, MUON_SCHEME_ROUND_ROBIN);
     double work = plan->classes[0].flops / 1e9;
     assert_int_equal(p.waves, 1);
     assert_close(p.bound_work, 1.5 * work, "work");
@@ -233,12 +238,12 @@ static void three_matrices_on_two_ranks_by_hand(void **state)
     assert_close(p.makespan, fmax(2 * work, messages) + 512 / 1e6, "makespan");
     /* One wave is not hidden by anybody. Two batches of two: 128 bytes there and 128 back each, sent and
      * received. */
-    assert_int_equal(p.padded.bytes_max, 2 * 512);
-    assert_int_equal(p.padded.padding_bytes, 256);
-    assert_close(p.padded.makespan, fmax(2 * work, 512 / 1e6) + 512 / 1e6, "padded");
-    assert_int_equal(p.round_robin.bytes_max, 768);
-    assert_int_equal(p.round_robin.padding_bytes, 0);
-    assert_close(p.round_robin.makespan, fmax(2 * work, messages) + 512 / 1e6, "round robin");
+    assert_int_equal(padded.bytes_max, 2 * 512);
+    assert_int_equal(padded.padding_bytes, 256);
+    assert_close(padded.makespan, fmax(2 * work, 512 / 1e6) + 512 / 1e6, "padded");
+    assert_int_equal(turns.bytes_max, 768);
+    assert_int_equal(turns.padding_bytes, 0);
+    assert_close(turns.makespan, fmax(2 * work, messages) + 512 / 1e6, "round robin");
     muon_plan_destroy(plan);
     planned_free(&c);
 }
@@ -253,10 +258,12 @@ static void replicas_are_repeated_by_the_other_schemes_only(void **state)
         planned_add(&c, &(tensor_kind){"w", 1, 1, 512, 512}, layer);
     muon_plan *plan = planned_make(&c);
     muon_prediction p = planned_predict(plan);
+    muon_scheme_cost padded = planned_scheme(plan, MUON_SCHEME_PADDED);
+    muon_scheme_cost turns = planned_scheme(plan, MUON_SCHEME_ROUND_ROBIN);
     double work = plan->classes[0].flops / c.config.machine.flops;
     assert_close(p.imbalance * p.bound_work, work, "one matrix each");
-    assert_true(p.padded.makespan >= 2 * work && p.round_robin.makespan >= 2 * work);
-    assert_int_equal(p.padded.padding_bytes, 0);
+    assert_true(padded.makespan >= 2 * work && turns.makespan >= 2 * work);
+    assert_int_equal(padded.padding_bytes, 0);
     muon_plan_destroy(plan);
     planned_free(&c);
 }
@@ -271,9 +278,10 @@ static void uneven_shards_are_padded_to_the_largest(void **state)
         planned_add(&c, &(tensor_kind){"w", 1, 1, 7, 10}, layer);
     muon_plan *plan = planned_make(&c);
     muon_prediction p = planned_predict(plan);
+    muon_scheme_cost padded = planned_scheme(plan, MUON_SCHEME_PADDED);
     /* One batch; each rank sends 3 shards of 20 elements, of which the last rank's have 10. */
-    assert_int_equal(p.padded.bytes_max, 2 * 3 * 20 * 8);
-    assert_int_equal(p.padded.padding_bytes, (4 * 3 * 20 - 4 * 70 + (20 + 20 + 20 + 10)) * 8);
+    assert_int_equal(padded.bytes_max, 2 * 3 * 20 * 8);
+    assert_int_equal(padded.padding_bytes, (4 * 3 * 20 - 4 * 70 + (20 + 20 + 20 + 10)) * 8);
     assert_int_equal(p.padding_bytes, 0);
     muon_plan_destroy(plan);
     planned_free(&c);
@@ -287,12 +295,14 @@ static void one_process_sends_nothing(void **state)
     planned_add_model(&c, &gpt2);
     muon_plan *plan = planned_make(&c);
     muon_prediction p = planned_predict(plan);
+    muon_scheme_cost padded = planned_scheme(plan, MUON_SCHEME_PADDED);
+    muon_scheme_cost turns = planned_scheme(plan, MUON_SCHEME_ROUND_ROBIN);
     assert_int_equal(p.ranks, 1);
     assert_int_equal(p.bytes_max, 0);
     assert_int_equal(p.workspace_max, plan->cost.workspace_bytes);
     assert_close(p.makespan, p.bound_work, "makespan");
-    assert_close(p.padded.makespan, p.bound_work, "padded");
-    assert_close(p.round_robin.makespan, p.bound_work, "round robin");
+    assert_close(padded.makespan, p.bound_work, "padded");
+    assert_close(turns.makespan, p.bound_work, "round robin");
     muon_plan_destroy(plan);
     planned_free(&c);
 }
@@ -309,6 +319,13 @@ static void arguments_are_checked_and_short_structs_are_served(void **state)
     muon_prediction p;
     assert_fails(muon_plan_predict(NULL, &p, sizeof p), MUON_E_ARG, "muon_plan_predict");
     assert_fails(muon_plan_predict(plan, NULL, sizeof p), MUON_E_ARG, "muon_plan_predict");
+    muon_scheme_cost cost;
+    assert_fails(muon_plan_predict_scheme(NULL, MUON_SCHEME_PADDED, &cost, sizeof cost), MUON_E_ARG,
+                 "muon_plan_predict_scheme");
+    assert_fails(muon_plan_predict_scheme(plan, MUON_SCHEME_PADDED, NULL, sizeof cost), MUON_E_ARG,
+                 "muon_plan_predict_scheme");
+    assert_fails(muon_plan_predict_scheme(plan, (muon_scheme)7, &cost, sizeof cost), MUON_E_ARG,
+                 "muon_plan_predict_scheme: 7 is not a scheme");
     memset(&p, 0x5a, sizeof p);
     assert_ok(muon_plan_predict(plan, &p, offsetof(muon_prediction, makespan)));
     assert_int_equal(p.ranks, 2);
@@ -333,9 +350,12 @@ static void every_failing_allocation_is_an_error(void **state)
         for (int64_t k = 0; !done; k++) {
             muon_plan *plan = NULL;
             muon_prediction p;
+            muon_scheme_cost cost;
             testlib_allow_allocations(k);
             muon_status status = muon_plan_create(&plan, &c.config, c.params, c.nparams);
             if (status == MUON_OK) status = muon_plan_predict(plan, &p, sizeof p);
+            for (int scheme = 0; scheme < 2 && status == MUON_OK; scheme++)
+                status = muon_plan_predict_scheme(plan, (muon_scheme)scheme, &cost, sizeof cost);
             testlib_allow_allocations(-1);
             done = status == MUON_OK;
             if (!done) assert_int_equal(status, MUON_E_NOMEM);

@@ -114,8 +114,12 @@ static void what_fits_is_counted_without_wrapping_around(void **state)
                 assert_true(cost.workspace_bytes > ((int64_t)4 << ELEMENTS_LOG2) / cost.matrices);
                 assert_ok(muon_plan_predict(plan, &p, sizeof p));
                 assert_true(p.bytes_max >= 0 && p.bytes_mean >= 0 && p.padding_bytes >= 0);
-                assert_true(p.padded.bytes_max >= 0 && p.padded.padding_bytes >= 0);
-                assert_true(p.round_robin.bytes_max >= 0 && p.round_robin.padding_bytes >= 0);
+                for (int scheme = 0; scheme < 2; scheme++) {
+                    muon_scheme_cost other;
+                    assert_ok(
+                        muon_plan_predict_scheme(plan, (muon_scheme)scheme, &other, sizeof other));
+                    assert_true(other.bytes_max >= 0 && other.padding_bytes >= 0);
+                }
                 assert_true(nranks[r] == 1 || !replicated ||
                             p.bytes_max >= (int64_t)4 << ELEMENTS_LOG2 / 2);
                 muon_rank_load load;

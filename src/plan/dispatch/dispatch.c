@@ -214,7 +214,7 @@ static muon_status run(dispatch *d, outcome *best, outcome *next)
     TRY(CALLOC(&next->owner, plan->nitems, "owners"));
     TRY(muon__cost_order_create(&d->order, plan));
     find_bound(d);
-    muon_scheme padded;
+    muon_scheme_cost padded;
     TRY(muon__predict_padded(&padded, plan, &d->model.patterns));
     best->makespan = HUGE_VAL;
     best->bytes_max = INT64_MAX;

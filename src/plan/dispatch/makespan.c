@@ -57,9 +57,9 @@ rank_sum muon__makespan_of_rank(const traffic *t, const muon_machine *m, size_t 
 
 /* ---- Other owners */
 
-static void find_worst(muon_scheme *out, const traffic *t, const muon_machine *m)
+static void find_worst(muon_scheme_cost *out, const traffic *t, const muon_machine *m)
 {
-    *out = (muon_scheme){0};
+    *out = (muon_scheme_cost){0};
     for (size_t r = 0; r < t->nranks; r++) {
         rank_sum sum = muon__makespan_of_rank(t, m, r);
         if (sum.seconds > out->makespan) out->makespan = sum.seconds;
@@ -101,8 +101,8 @@ static muon_status try_owners(trial *t, const patterns *p, const int32_t *owner)
     return muon__traffic_create(&t->t, &t->plan, p);
 }
 
-muon_status muon__makespan_of_owners(muon_scheme *out, const muon_plan *plan, const patterns *p,
-                                     const int32_t *owner)
+muon_status muon__makespan_of_owners(muon_scheme_cost *out, const muon_plan *plan,
+                                     const patterns *p, const int32_t *owner)
 {
     trial t = {.t = {0}};
     muon_status status = copy_plan(&t.plan, plan);
@@ -133,7 +133,7 @@ static muon_status try_turns(trial *t, const turns *from, const patterns *p)
     return MUON_OK;
 }
 
-muon_status muon__makespan_of_turns(muon_scheme *out, const turns *t, const patterns *p)
+muon_status muon__makespan_of_turns(muon_scheme_cost *out, const turns *t, const patterns *p)
 {
     trial made = {.t = {0}};
     muon_status status = copy_plan(&made.plan, t->plan);

@@ -16,9 +16,9 @@ rank_sum muon__makespan_of_rank(const traffic *t, const muon_machine *m, size_t 
 
 /* Of the plan with other owners, [nitems], in waves of their own. Waves are sized for speed: a budget
  * does not count. */
-muon_status muon__makespan_of_owners(muon_scheme *out, const muon_plan *plan, const patterns *p,
-                                     const int32_t *owner);
+muon_status muon__makespan_of_owners(muon_scheme_cost *out, const muon_plan *plan,
+                                     const patterns *p, const int32_t *owner);
 /* The same of ranks in turn, where all replicas work. */
-muon_status muon__makespan_of_turns(muon_scheme *out, const turns *t, const patterns *p);
+muon_status muon__makespan_of_turns(muon_scheme_cost *out, const turns *t, const patterns *p);
 
 #endif

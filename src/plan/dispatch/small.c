@@ -38,7 +38,7 @@ static void take_turns(tries *t, const turns *from)
 
 static muon_status try_turns(tries *t, const turns *from)
 {
-    muon_scheme found;
+    muon_scheme_cost found;
     take_turns(t, from);
     TRY(muon__makespan_of_owners(&found, t->plan, t->p, t->other));
     if (found.makespan >= t->makespan * (1 - FASTER)) return MUON_OK;
@@ -49,7 +49,7 @@ static muon_status try_turns(tries *t, const turns *from)
 
 static muon_status try_all(tries *t, const cost_order *order)
 {
-    muon_scheme first;
+    muon_scheme_cost first;
     TRY(CALLOC(&t->other, t->plan->nitems, "owners"));
     TRY(CALLOC(&t->due, (size_t)t->plan->nranks, "loads"));
     TRY(muon__makespan_of_owners(&first, t->plan, t->p, t->owner));

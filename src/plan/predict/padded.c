@@ -124,7 +124,7 @@ static int64_t whole(double bytes)
     return bytes < (double)INT64_MAX ? (int64_t)bytes : INT64_MAX;
 }
 
-static muon_status pad(muon_scheme *out, padding *s)
+static muon_status pad(muon_scheme_cost *out, padding *s)
 {
     TRY(muon__seats_create(&s->seats, s->plan, s->p));
     TRY(find_all_rates(s));
@@ -136,7 +136,7 @@ static muon_status pad(muon_scheme *out, padding *s)
     int64_t floats = 0;
     for (int r = 0; r < s->plan->nranks; r++)
         if (s->ranks[r].floats > floats) floats = s->ranks[r].floats;
-    *out = (muon_scheme){.padding_bytes = whole(s->padding)};
+    *out = (muon_scheme_cost){.padding_bytes = whole(s->padding)};
     for (int r = 0; r < s->plan->nranks; r++) {
         const padded_load *rank = &s->ranks[r];
         double fill = floats <= WAVE_FLOATS ? rank->fill : fmin(rank->fill, rank->fill_least);
@@ -146,7 +146,7 @@ static muon_status pad(muon_scheme *out, padding *s)
     return MUON_OK;
 }
 
-muon_status muon__predict_padded(muon_scheme *out, const muon_plan *plan, const patterns *p)
+muon_status muon__predict_padded(muon_scheme_cost *out, const muon_plan *plan, const patterns *p)
 {
     padding s = {.plan = plan, .p = p};
     muon_status status = pad(out, &s);

@@ -1,4 +1,4 @@
-/* The prediction: a step of this plan on config.machine, against lower bounds and other schemes. */
+/* The prediction: a step of this plan on config.machine, against lower bounds, and other schemes. */
 #include "plan/predict/predict.h"
 
 #include "base/memory.h"
@@ -38,7 +38,7 @@ static int64_t workspace(const traffic *t, const muon_plan *plan)
     return muon__traffic_workspace(t, plan) + muon__scratch_floats(plan) * (int64_t)sizeof(float);
 }
 
-static muon_status predict_turns(muon_scheme *out, const muon_plan *plan, const patterns *p,
+static muon_status predict_turns(muon_scheme_cost *out, const muon_plan *plan, const patterns *p,
                                  const cost_order *order)
 {
     turns t = {0};
@@ -48,7 +48,8 @@ static muon_status predict_turns(muon_scheme *out, const muon_plan *plan, const 
     return status;
 }
 
-static muon_status predict_round_robin(muon_scheme *out, const muon_plan *plan, const patterns *p)
+static muon_status predict_round_robin(muon_scheme_cost *out, const muon_plan *plan,
+                                       const patterns *p)
 {
     cost_order order = {0};
     muon_status status = muon__cost_order_create(&order, plan);
@@ -58,9 +59,9 @@ static muon_status predict_round_robin(muon_scheme *out, const muon_plan *plan, 
 }
 
 /* Padding makes nothing faster, whatever its waves. */
-static muon_status predict_padded(muon_scheme *out, const muon_plan *plan, const patterns *p)
+static muon_status predict_padded(muon_scheme_cost *out, const muon_plan *plan, const patterns *p)
 {
-    muon_scheme bare;
+    muon_scheme_cost bare;
     TRY(muon__predict_padded(out, plan, p));
     TRY(predict_turns(&bare, plan, p, NULL));
     if (bare.makespan > out->makespan) out->makespan = bare.makespan;
@@ -81,8 +82,7 @@ static muon_status predict(muon_prediction *p, const muon_plan *plan, const patt
     p->bound_bytes = t->bound_bytes;
     p->lower_bound = max3(p->bound_work, p->bound_matrix, p->bound_bytes);
     p->workspace_max = workspace(t, plan);
-    TRY(predict_padded(&p->padded, plan, found));
-    return predict_round_robin(&p->round_robin, plan, found);
+    return MUON_OK;
 }
 
 muon_status muon__predict_workspace(int64_t *out, const muon_plan *plan)
@@ -111,4 +111,21 @@ muon_status muon_plan_predict(const muon_plan *plan, muon_prediction *prediction
     muon__patterns_destroy(&found);
     TRY(status);
     return muon__struct_store(prediction, prediction_size, &p, sizeof p, "muon_prediction");
+}
+
+muon_status muon_plan_predict_scheme(const muon_plan *plan, muon_scheme scheme,
+                                     muon_scheme_cost *cost, size_t cost_size)
+{
+    OWN_MODE;
+    REQUIRE(plan && cost, E_ARG, "muon_plan_predict_scheme: plan and cost must not be NULL");
+    REQUIRE(scheme == MUON_SCHEME_PADDED || scheme == MUON_SCHEME_ROUND_ROBIN, E_ARG,
+            "muon_plan_predict_scheme: %d is not a scheme", (int)scheme);
+    patterns found = {0};
+    muon_scheme_cost c;
+    TRY(muon__patterns_create(&found, plan));
+    muon_status status = scheme == MUON_SCHEME_PADDED ? predict_padded(&c, plan, &found)
+                                                      : predict_round_robin(&c, plan, &found);
+    muon__patterns_destroy(&found);
+    TRY(status);
+    return muon__struct_store(cost, cost_size, &c, sizeof c, "muon_scheme_cost");
 }

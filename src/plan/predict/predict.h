@@ -10,6 +10,6 @@ muon_status muon__predict_workspace(int64_t *out, const muon_plan *plan);
 /* Tensors of one shape and layout in batches as large as the group that shards them, one whole tensor
  * for each of its ranks, by all-to-all; what is missing in the last batch is padded, and so are shards
  * to the largest. Every group of replicas does the same. */
-muon_status muon__predict_padded(muon_scheme *out, const muon_plan *plan, const patterns *p);
+muon_status muon__predict_padded(muon_scheme_cost *out, const muon_plan *plan, const patterns *p);
 
 #endif
