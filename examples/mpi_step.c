@@ -3,8 +3,8 @@
  *     mpicc mpi_step.c $(pkg-config --cflags --libs libmuon_mpi) -o mpi_step
  *     mpirun -n 1 ./mpi_step; mpirun -n 3 ./mpi_step       # the same checksum
  */
-#include "muon/plan.h"
 #include <muon/muon_mpi.h>
+#include <muon/plan.h>
 
 #include <stdio.h>
 #include <stdlib.h>

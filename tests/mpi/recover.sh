@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# recover.sh - examples/mpi_recover ends with the same checksum whether a rank was late or not.
+#
+#   tests/mpi/recover.sh RANKS PROGRAM
+set -uo pipefail
+here=$(dirname "$0")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$here/run.sh" "$@" "$work/on_time" 0 >"$work/want" || exit 1
+"$here/run.sh" "$@" "$work/late" >"$work/got" 2>"$work/errors" || exit 1
+cat "$work/errors" "$work/got"
+grep -q 'rank 2 did not come to muon_step' "$work/errors" && cmp "$work/want" "$work/got"
