@@ -4,7 +4,7 @@
  * kinds, so a fixed number of them is told apart and more become "...". */
 #include "matrix/matrix.h"
 
-#include "matrix/text.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 

@@ -2,8 +2,8 @@
 #include "matrix/matrix.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "matrix/parse.h"
-#include "matrix/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

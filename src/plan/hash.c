@@ -4,7 +4,7 @@
  * there is one.
  *
  * Its parts have hashes of their own, so that ranks that disagree can say about what. */
-#include "plan/digest.h"
+#include "base/digest.h"
 #include "plan/plan.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

@@ -1,6 +1,6 @@
 /* Items: one per logical matrix, and idle ones for what is in no matrix. */
+#include "base/digest.h"
 #include "base/memory.h"
-#include "plan/digest.h"
 #include "plan/plan.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "save/fit.h"
 
 #include "base/memory.h"
-#include "matrix/text.h"
+#include "base/text.h"
 #include "save/metadata.h"
 
 #include <stdarg.h>

@@ -2,8 +2,8 @@
 
 #include "base/bf16.h"
 #include "base/crc32c.h"
+#include "base/digest.h"
 #include "io/safetensors/read.h"
-#include "plan/digest.h"
 #include "save/units.h"
 
 #include <inttypes.h>

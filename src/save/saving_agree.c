@@ -1,6 +1,6 @@
 /* Do all ranks save the same thing? What they were given, as a list of entries; only if they disagree is
  * it searched for the first that differs. */
-#include "plan/digest.h"
+#include "base/digest.h"
 #include "save/saving.h"
 #include "step/agree_block.h"
 

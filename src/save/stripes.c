@@ -1,7 +1,7 @@
 #include "save/stripes.h"
 
+#include "base/digest.h"
 #include "comm/comm.h"
-#include "plan/digest.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "plan/digest.h"
+#include "base/digest.h"
 
 #include "step/agree_block.h"
 

@@ -4,8 +4,8 @@
 #ifndef STEP_AGREE_BLOCK_H
 #define STEP_AGREE_BLOCK_H
 
+#include "base/text.h"
 #include "comm/tree.h"
-#include "matrix/text.h"
 #include "step/agree.h"
 
 /* How it went: of all failures that of the lowest rank. */

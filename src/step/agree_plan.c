@@ -1,7 +1,7 @@
 /* Agreement at creation. One exchange says whether all plans are the same; only if they are not, more
  * of them narrow it down to the thing that differs, and two ranks describe theirs to all. Every rank
  * sees the same blocks and so takes the same way. */
-#include "plan/digest.h"
+#include "base/digest.h"
 #include "step/agree_block.h"
 
 #define STAGE "muon_create"

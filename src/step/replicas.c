@@ -3,8 +3,8 @@
  * ranks is zero if they are equal. So one exchange of a few numbers, each for a stretch of parameters,
  * says whether all is well; more of them find the parameter, what of it differs, where, and on which
  * ranks. */
+#include "base/digest.h"
 #include "base/mode.h"
-#include "plan/digest.h"
 
 #include "step/agree_block.h"
 #include "step/state.h"

@@ -1,7 +1,7 @@
 /* One optimizer step, in the order the data flows. */
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/mode.h"
-#include "plan/digest.h"
 #include "step/opt.h"
 
 #include <math.h>

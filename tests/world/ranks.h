@@ -13,8 +13,8 @@
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 
-#include "comm/threads.h"
 #include "tests/support/testlib.h"
+#include "tests/world/threads.h"
 
 typedef void (*rank_fn)(int rank, const muon_comm *comm, void *arg);
 

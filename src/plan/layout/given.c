@@ -1,7 +1,7 @@
 /* layout_given.c - the caller's boxes or ranges: each checked, equal ones joined as replicas, and all
  * together a tiling of the tensor. */
 #include "base/memory.h"
-#include "matrix/text.h"
+#include "base/text.h"
 #include "plan/layout/parts.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* layout.c - a layout is a grid or a list of cells; here is what they have in common. */
 #include "plan/layout/layout.h"
 
+#include "base/digest.h"
 #include "base/memory.h"
-#include "plan/digest.h"
 #include "plan/layout/parts.h"
 
 #include <stdlib.h>

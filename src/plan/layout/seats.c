@@ -1,7 +1,7 @@
 #include "plan/layout/seats.h"
 
+#include "base/digest.h"
 #include "base/memory.h"
-#include "plan/digest.h"
 
 #include <stdlib.h>
 

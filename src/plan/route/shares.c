@@ -1,7 +1,7 @@
 #include "plan/route/shares.h"
 
+#include "base/digest.h"
 #include "base/memory.h"
-#include "plan/digest.h"
 #include "plan/route/route.h"
 
 #include <stdlib.h>

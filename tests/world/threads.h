@@ -1,8 +1,8 @@
 /* threads.h - ranks that are threads of one process: a transport in plain memory.
  *
  * For tests of everything that many ranks do, under sanitizers that see all of it. */
-#ifndef COMM_THREADS_H
-#define COMM_THREADS_H
+#ifndef TESTS_WORLD_THREADS_H
+#define TESTS_WORLD_THREADS_H
 
 #include "muon/comm.h"
 

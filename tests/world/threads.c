@@ -2,7 +2,7 @@
  * (source, destination, channel), who comes second copies. All of that happens under the destination's
  * lock, and so does the withdrawal of a message whose batch is closed: nobody can meet memory that is
  * gone. The count of open messages is the last thing of a batch that a peer touches. */
-#include "comm/threads.h"
+#include "tests/world/threads.h"
 
 #include "base/memory.h"
 

@@ -1,6 +1,6 @@
 /* text.h - text that grows in a buffer of fixed size and ends in "..." when it does not fit. */
-#ifndef MATRIX_TEXT_H
-#define MATRIX_TEXT_H
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
 
 #include <stddef.h>
 #include <stdint.h>

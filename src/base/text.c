@@ -1,4 +1,4 @@
-#include "matrix/text.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

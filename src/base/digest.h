@@ -3,8 +3,8 @@
  * Words are folded in sixteen at a time: products with odd constants, which the processor multiplies
  * side by side, and then one round of mixing. Fast enough to hash every matrix of every plan. Good
  * against mistakes, not against an adversary. */
-#ifndef PLAN_DIGEST_H
-#define PLAN_DIGEST_H
+#ifndef BASE_DIGEST_H
+#define BASE_DIGEST_H
 
 #include <stddef.h>
 #include <stdint.h>
