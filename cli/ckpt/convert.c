@@ -1,6 +1,5 @@
 /* muonctl ckpt convert - the same state with momentum in another form or dtype. */
 #include "cli/ckpt/ckpt.h"
-#include "cli/ckpt/group.h"
 #include "cli/ckpt/settings.h"
 #include "cli/ckpt/values.h"
 

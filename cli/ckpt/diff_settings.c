@@ -82,13 +82,13 @@ static size_t compare_groups(json_t *rows, const ckpt_source *a, int64_t i, cons
                              int64_t j)
 {
     size_t count = 0;
-    const char *name;
     char whose[400];
     snprintf(whose, sizeof whose, "%s", ckpt_group_label(a, i).text);
     if (strcmp(whose, ckpt_group_label(b, j).text) != 0)
         snprintf(whose, sizeof whose, "%s, in B %s", ckpt_group_label(a, i).text,
                  ckpt_group_label(b, j).text);
-    for (size_t k = 0; (name = muon_group_field(k, NULL)); k++) {
+    for (size_t k = 0; k < muon_group_count_fields(); k++) {
+        const char *name = field_at(k).name;
         const char *x = ckpt_group_value(a, i, name), *y = ckpt_group_value(b, j, name);
         if (!same_field(x, y)) count += tell_setting(rows, whose, name, x, y);
     }

@@ -1,6 +1,5 @@
 /* muonctl ckpt export - a checkpoint's state for another optimizer, in its names and form. */
 #include "cli/ckpt/ckpt.h"
-#include "cli/ckpt/group.h"
 #include "cli/ckpt/peers.h"
 #include "cli/ckpt/settings.h"
 #include "cli/core/names.h"
@@ -140,7 +139,7 @@ static void set_metadata(job *j)
     ckpt_items_set(&j->out, "muon.step", step);
     for (int64_t g = 0; g < ckpt_ngroups(j->in); g++)
         if (ckpt_group_value(j->in, g, "momentum_form"))
-            ckpt_items_set_group(&j->out, g, "momentum_form", ckpt_form_word(j->form));
+            ckpt_items_set_group(&j->out, g, "momentum_form", ckpt_form_word(j->form).text);
 }
 
 static int export(job *j, const char *path)

@@ -1,6 +1,5 @@
 /* muonctl ckpt import - the state of another optimizer as a checkpoint. */
 #include "cli/ckpt/ckpt.h"
-#include "cli/ckpt/group.h"
 #include "cli/ckpt/settings.h"
 #include "cli/ckpt/state.h"
 
@@ -176,9 +175,9 @@ static int check_form(const ckpt_source *file, const rules *r, const ckpt_peer *
         const char *rule = ckpt_group_value(file, g, "rule");
         const char *form = ckpt_group_value(file, g, "momentum_form");
         if (rule && form && strcmp(rule, "muon") == 0 &&
-            strcmp(form, ckpt_form_word(r->peer_form)) != 0)
+            strcmp(form, ckpt_form_word(r->peer_form).text) != 0)
             return cli_fail("%s: its momentum is %s, %s's is %s", file->path, form, peer->name,
-                            ckpt_form_word(r->peer_form));
+                            ckpt_form_word(r->peer_form).text);
     }
     return CLI_DONE;
 }
@@ -250,9 +249,9 @@ static void report(const ckpt_state *state, const rules *r, const ckpt_peer *pee
         count[state->params[i].rule]++;
     printf("step %" PRId64 ", parameters: %zu of Muon", step, count[MUON_RULE_MUON]);
     if (count[MUON_RULE_MUON]) {
-        printf(" (%s", ckpt_form_word(r->peer_form));
+        printf(" (%s", ckpt_form_word(r->peer_form).text);
         if (r->group[0].momentum_form != r->peer_form)
-            printf(" to %s", ckpt_form_word(r->group[0].momentum_form));
+            printf(" to %s", ckpt_form_word(r->group[0].momentum_form).text);
         printf(")");
     }
     printf(", %zu of AdamW; settings of %s\n", count[MUON_RULE_ADAMW], peer->name);

@@ -35,14 +35,14 @@ static void print_group(const ckpt_source *s, int64_t group)
 {
     const char *rule = ckpt_group_value(s, group, "rule");
     const char *set = ckpt_group_value(s, group, "coefficients");
-    const char *name, *help;
     int64_t params = count_params(s, group);
     printf("%s: %" PRId64 " parameter%s", ckpt_group_label(s, group).text, params,
            params == 1 ? "" : "s");
-    for (size_t i = 0; (name = muon_group_field(i, &help)); i++) {
-        const char *value = ckpt_group_value(s, group, name);
-        if (value && ckpt_field_matters(help, rule ? rule : "", set ? set : ""))
-            printf(", %s %s", name, ckpt_pretty(value).text);
+    for (size_t i = 0; i < muon_group_count_fields(); i++) {
+        muon_field field = field_at(i);
+        const char *value = ckpt_group_value(s, group, field.name);
+        if (value && ckpt_field_matters(&field, rule ? rule : "", set ? set : ""))
+            printf(", %s %s", field.name, ckpt_pretty(value).text);
     }
     const char *custom = ckpt_group_value(s, group, "custom");
     if (custom) printf(", custom %s", custom);

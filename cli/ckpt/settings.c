@@ -114,16 +114,77 @@ ckpt_text ckpt_pretty(const char *value)
     return out;
 }
 
-/* The library's line for a field begins with whose it is: "muon: momentum [0.95]". */
-int ckpt_field_matters(const char *help, const char *rule, const char *coefficients)
+int ckpt_field_matters(const muon_field *field, const char *rule, const char *coefficients)
 {
-    static const char *const owners[] = {"muon: ", "adamw: ", "polar_express: "};
-    for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++) {
-        size_t length = strlen(owners[i]);
-        if (strncmp(help, owners[i], length) != 0) continue;
-        const char *owner = i < 2 ? rule : coefficients;
-        return strncmp(owner, owners[i], length - 2) == 0 && strlen(owner) == length - 2 &&
-               (i < 2 || strcmp(rule, "muon") == 0);
+    return (!field->rule || strcmp(field->rule, rule) == 0) &&
+           (!field->coefficients || strcmp(field->coefficients, coefficients) == 0);
+}
+
+/* ---- groups --------------------------------------------------------------------------------- */
+
+int ckpt_group_load(const ckpt_source *source, int64_t group, muon_group *out)
+{
+    muon_group_init(out, sizeof *out);
+    for (size_t i = 0; i < muon_group_count_fields(); i++) {
+        const char *field = field_at(i).name, *value = ckpt_group_value(source, group, field);
+        if (value && muon_group_set(out, field, value) != MUON_OK)
+            return cli_fail_library_at("%s: muon.group.%" PRId64, source->path, group);
     }
-    return 1;
+    return CLI_DONE;
+}
+
+int ckpt_group_of_buffer(const ckpt_source *source, const char *param, muon_group *out)
+{
+    int64_t group = ckpt_group_of(source, param);
+    if (group >= 0) return ckpt_group_load(source, group, out);
+    return cli_fail("%s: there is no muon.param.%s that says which group it is in", source->path,
+                    param);
+}
+
+int ckpt_group_store(ckpt_items *items, int64_t index, const char *name, const muon_group *group)
+{
+    char text[MUON_FIELD_TEXT];
+    ckpt_items_set_group(items, index, "name", name);
+    for (size_t i = 0; i < muon_group_count_fields(); i++) {
+        const char *field = field_at(i).name;
+        if (muon_group_get(group, field, text, sizeof text) != MUON_OK)
+            return cli_fail_library_at("group '%s'", name);
+        ckpt_items_set_group(items, index, field, text);
+    }
+    return CLI_DONE;
+}
+
+/* ---- momentum ------------------------------------------------------------------------------- */
+
+ckpt_label ckpt_form_word(muon_momentum_form form)
+{
+    ckpt_label label = {""};
+    muon_group group;
+    muon_group_init(&group, sizeof group);
+    group.momentum_form = form;
+    cli_must(muon_group_get(&group, "momentum_form", label.text, sizeof label.text) == MUON_OK
+                 ? CLI_DONE
+                 : cli_fail_library());
+    return label;
+}
+
+double ckpt_form_scale(muon_momentum_form from, muon_momentum_form to, double mu)
+{
+    if (from == to) return 1;
+    return to == MUON_HEAVY_BALL ? 1 / (1 - mu) : 1 - mu;
+}
+
+int ckpt_momentum_check(ckpt_momentum *momentum)
+{
+    muon_group group;
+    muon_group_init(&group, sizeof group);
+    if (momentum->form_word &&
+        muon_group_set(&group, "momentum_form", momentum->form_word) != MUON_OK)
+        return cli_misuse("--momentum: %s", muon_last_error());
+    if (momentum->dtype_word &&
+        muon_group_set(&group, "momentum_dtype", momentum->dtype_word) != MUON_OK)
+        return cli_misuse("--momentum-dtype: %s", muon_last_error());
+    momentum->form = group.momentum_form;
+    if (momentum->dtype_word) momentum->dtype = group.momentum_dtype == MUON_BF16 ? "BF16" : "F32";
+    return CLI_DONE;
 }

@@ -1,8 +1,10 @@
-/* ckpt_settings.h - groups in a checkpoint's metadata: the group of a parameter, its fields as text. */
+/* settings.h - groups in a checkpoint's metadata: the group of a parameter, its fields as text and as a
+ * muon_group, and what can become of momentum. */
 #ifndef CLI_CKPT_SETTINGS_H
 #define CLI_CKPT_SETTINGS_H
 
-#include "cli/ckpt/source.h"
+#include "cli/ckpt/items.h"
+#include "cli/config/field.h"
 
 /* The parameter of a state tensor "<param>.<part>", and the part; the text is cut for that. */
 typedef struct ckpt_name {
@@ -38,6 +40,48 @@ ckpt_text ckpt_pretty(const char *value);
 ckpt_text ckpt_excerpt(const char *value, size_t at);
 
 /* Whether a field has a meaning in a group of this rule and these coefficients. */
-int ckpt_field_matters(const char *help, const char *rule, const char *coefficients);
+int ckpt_field_matters(const muon_field *field, const char *rule, const char *coefficients);
+
+/* Fields that the metadata does not have keep their defaults; one that muon_group_set refuses is an
+ * error. Lists and the name are not read. */
+int ckpt_group_load(const ckpt_source *source, int64_t group, muon_group *out);
+/* The group of the parameter of a momentum buffer, whose form has to be known. */
+int ckpt_group_of_buffer(const ckpt_source *source, const char *param, muon_group *out);
+/* All fields, as muon_save writes them. */
+int ckpt_group_store(ckpt_items *items, int64_t index, const char *name, const muon_group *group);
+
+ckpt_label ckpt_form_word(muon_momentum_form form); /* "ema" */
+
+/* What brings a momentum buffer from one form to the other: M_heavy_ball = M_ema / (1 - mu). */
+double ckpt_form_scale(muon_momentum_form from, muon_momentum_form to, double mu);
+
+/* The options that several commands have, and what they say once they are checked. */
+typedef struct ckpt_momentum {
+    const char *form_word, *dtype_word; /* NULL: not given */
+    double mu;                          /* -1: not given */
+    muon_momentum_form form;
+    const char *dtype; /* the format's word: F32, BF16; NULL: not given */
+} ckpt_momentum;
+
+#define CKPT_MOMENTUM_OPTIONS(TARGET)                                                              \
+    {.name = "momentum",                                                                           \
+     .argument = "FORM",                                                                           \
+     .type = OPTION_TEXT,                                                                          \
+     .target = &(TARGET).form_word,                                                                \
+     .standard = "as it is",                                                                       \
+     .help = "momentum is to be heavy_ball (M = mu M + G) or ema (M = mu M + (1 - mu) G)"},        \
+    {                                                                                              \
+        .name = "momentum-dtype", .argument = "TYPE", .type = OPTION_TEXT,                         \
+        .target = &(TARGET).dtype_word, .standard = "as it is",                                    \
+        .help = "momentum is to be stored as f32 or bf16"                                          \
+    }
+
+#define CKPT_MU_OPTION(TARGET, STANDARD, HELP)                                                     \
+    {                                                                                              \
+        .name = "mu", .argument = "X", .type = OPTION_NUMBER, .target = &(TARGET), .least = 0,     \
+        .most = 0.9999, .standard = (STANDARD), .help = (HELP)                                     \
+    }
+
+int ckpt_momentum_check(ckpt_momentum *momentum);
 
 #endif

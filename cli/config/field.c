@@ -26,18 +26,19 @@ int field_set(muon_group *group, const char *field, const char *value, const cha
     return cli_misuse("%s%s", subject, text);
 }
 
-/* The library's line for a field reads "muon: what it is [default]". */
+muon_field field_at(size_t index)
+{
+    muon_field field;
+    cli_must(muon_group_get_field(index, &field, sizeof field) == MUON_OK ? CLI_DONE
+                                                                          : cli_fail_library());
+    return field;
+}
+
 void field_describe(const char *field, char *text, size_t size)
 {
-    const char *name, *help = "";
-    size_t i = 0;
-    while ((name = muon_group_field(i, &help)) && strcmp(name, field) != 0)
-        i++;
-    if (strncmp(help, "muon: ", 6) == 0) help += 6;
-    const char *bracket = strrchr(help, '[');
-    if (bracket)
-        snprintf(text, size, "%.*s[default: %s", (int)(bracket - help), help, bracket + 1);
-    else
-        snprintf(text, size, "%s", help);
+    muon_field f = {.name = ""};
+    for (size_t i = 0; strcmp(f.name, field) != 0; i++)
+        f = field_at(i);
+    snprintf(text, size, "%s [default: %s]", f.help, f.default_value);
     leave_out_list(text);
 }

@@ -8,6 +8,9 @@
 /* Misuse that begins with `subject`, unless the library takes the value. */
 int field_set(muon_group *group, const char *field, const char *value, const char *subject);
 
+/* Field `index` of muon_group_count_fields(). */
+muon_field field_at(size_t index);
+
 /* What the library says of the field, for --help. */
 void field_describe(const char *field, char *text, size_t size);
 

@@ -1,6 +1,7 @@
 /* "groups": names and their settings. The fields of a group are the library's own, by name, so a
  * field added there needs no change here. */
 #include "cli/config/config.h"
+#include "cli/config/field.h"
 #include "cli/core/names.h"
 
 #include <stdio.h>
@@ -118,19 +119,17 @@ static int value_text(const node *at, char *text, size_t size)
 
 static int is_field(const char *key)
 {
-    const char *name, *help;
-    for (size_t i = 0; (name = muon_group_field(i, &help)); i++)
-        if (strcmp(name, key) == 0) return 1;
+    for (size_t i = 0; i < muon_group_count_fields(); i++)
+        if (strcmp(field_at(i).name, key) == 0) return 1;
     return 0;
 }
 
 static int refuse_key(const node *at)
 {
     names_nearest nearest;
-    const char *name, *help;
     names_start(&nearest, at->key);
-    for (size_t i = 0; (name = muon_group_field(i, &help)); i++)
-        names_offer(&nearest, name);
+    for (size_t i = 0; i < muon_group_count_fields(); i++)
+        names_offer(&nearest, field_at(i).name);
     for (size_t i = 0; i < NOWN_KEYS; i++)
         names_offer(&nearest, own_keys[i]);
     return node_fail(at, "unknown key%s", names_hint(&nearest));

@@ -323,12 +323,40 @@ MUON_API void muon_group_init(muon_group *group, size_t struct_size);
 MUON_API muon_status muon_group_set_preset(muon_group *group, const char *preset);
 
 /* Sets one field by its name and a value as text ("lr", "0.02"; "coefficients", "polar_express"),
- * for config files and bindings. Lists (custom) and name cannot be set this way. */
+ * for config files and bindings. custom, which is a list, and name are no such fields: they are set and
+ * read in the struct. */
 MUON_API muon_status muon_group_set(muon_group *group, const char *field, const char *value);
 
-/* The i-th field of a group as a name and a line of help, with the values an enum takes; NULL when
- * i is past the last. For --help and config files. */
-MUON_API const char *muon_group_field(size_t i, const char **help);
+/* The exact text of one field: muon_group_set makes the same bits of it. Enums are their words, flags 0
+ * or 1, and doubles have as many digits as they need. MUON_E_VALUE for a value that muon_group_set would
+ * refuse; MUON_E_ARG if the text does not fit, as any does in MUON_FIELD_TEXT bytes. */
+#define MUON_FIELD_TEXT 32
+MUON_API muon_status muon_group_get(const muon_group *group, const char *field, char *text,
+                                    size_t text_size);
+
+typedef enum muon_field_type {
+    MUON_FIELD_DOUBLE,
+    MUON_FIELD_INT,
+    MUON_FIELD_BOOL, /* int, 0 or 1; as text also false, true */
+    MUON_FIELD_ENUM  /* one of the words */
+} muon_field_type;
+
+/* What there is to know of a field that muon_group_set takes, for --help, config files and bindings.
+ * Strings are the library's and stay. */
+typedef struct muon_field {
+    const char *name; /* "ns_eps" */
+    muon_field_type type;
+    int is_fixed;     /* 1: it cannot change after muon_create */
+    const char *help; /* what it is, in a line: "keeps the norm of a matrix from being 0" */
+    const char *default_value; /* what muon_group_init sets, as text for muon_group_set: "1e-7" */
+    const char *rule;          /* the only rule that uses it, "muon" or "adamw"; NULL: all do */
+    const char *coefficients;  /* the only set of coefficients that uses it; NULL: all do */
+    const char *const *words;  /* of an enum, with NULL at the end; else NULL */
+} muon_field;
+
+/* In the order of muon_group. */
+MUON_API size_t muon_group_count_fields(void);
+MUON_API muon_status muon_group_get_field(size_t index, muon_field *field, size_t field_size);
 
 /* ---- 4. Attention layers, QK-clip ---------------------------------------------------------- */
 

@@ -21,7 +21,7 @@
  *     plan/        muon_plan_create, muon_plan_get_matrix, muon_plan_get_cost, muon_plan_get_rank,
  *                  muon_plan_get_wave, muon_plan_predict, muon_plan_predict_scheme, muon_plan_print
  *     ns/          muon_ortho_create, muon_ortho_run, muon_ortho_get_flops
- *     rule/        muon_group_set, muon_group_set_preset
+ *     rule/        muon_group_set, muon_group_get, muon_group_set_preset
  *     io/          muon_st_read_f32
  * The others only copy, count and compare integers. A thread inherits the mode of the one that starts
  * it, so the library's threads have the library's; the pool, which has other users, sets it itself. */

@@ -40,30 +40,68 @@ void muon_group_init(muon_group *group, size_t struct_size)
 
 /* ---- fields by name ----------------------------------------------------------------------- */
 
-const char *muon_group_field(size_t i, const char **help)
+size_t muon_group_count_fields(void)
 {
-    const group_field *field = muon__group_field_at(i);
-    if (field && help) *help = field->help;
-    return field ? field->name : NULL;
+    size_t count = 0;
+    while (muon__group_field_at(count))
+        count++;
+    return count;
+}
+
+muon_status muon_group_get_field(size_t index, muon_field *field, size_t field_size)
+{
+    const group_field *known = muon__group_field_at(index);
+    REQUIRE(field, E_ARG, "the muon_field to fill is NULL");
+    REQUIRE(known, E_ARG, "there is no group field %zu, only %zu", index,
+            muon_group_count_fields());
+    return muon__struct_store(field, field_size, &known->public, sizeof known->public,
+                              "muon_field");
 }
 
 static const char *field_name_at(const void *table, size_t i)
 {
     (void)table;
-    return muon_group_field(i, NULL);
+    const group_field *field = muon__group_field_at(i);
+    return field ? field->public.name : NULL;
+}
+
+static muon_status find(const group_field **out, const char *name)
+{
+    REQUIRE(name, E_ARG, "the name of the group field is NULL");
+    const group_field *field;
+    for (size_t i = 0; (field = muon__group_field_at(i)); i++) {
+        if (strcmp(field->public.name, name) != 0) continue;
+        *out = field;
+        return MUON_OK;
+    }
+    return muon__fail_unknown(MUON_E_NAME, "group field", name, field_name_at, NULL);
+}
+
+muon_status muon_group_get(const muon_group *group, const char *field, char *text, size_t text_size)
+{
+    OWN_MODE;
+    field_text room;
+    const group_field *f = NULL;
+    muon_group known = defaults;
+    TRY(muon__struct_load(&known, sizeof known, sizeof known, group, "muon_group"));
+    TRY(find(&f, field));
+    TRY(muon__group_field_check(f, &known));
+    const char *exact = muon__group_field_text(&room, f, &known);
+    REQUIRE(text, E_ARG, "the text for group field '%s' is NULL", field);
+    REQUIRE(strlen(exact) < text_size, E_ARG, "group field '%s' takes %zu bytes, there are %zu",
+            field, strlen(exact) + 1, text_size);
+    memcpy(text, exact, strlen(exact) + 1);
+    return MUON_OK;
 }
 
 muon_status muon_group_set(muon_group *group, const char *field, const char *value)
 {
     OWN_MODE;
-    REQUIRE(field, E_ARG, "the name of the group field is NULL");
-    REQUIRE(value, E_ARG, "the value for group field '%s' is NULL", field);
+    const group_field *f = NULL;
     muon_group changed = defaults;
     TRY(muon__struct_load(&changed, sizeof changed, sizeof changed, group, "muon_group"));
-    const group_field *f;
-    for (size_t i = 0; (f = muon__group_field_at(i)) && strcmp(f->name, field) != 0; i++)
-        continue;
-    if (!f) return muon__fail_unknown(MUON_E_NAME, "group field", field, field_name_at, NULL);
+    TRY(find(&f, field));
+    REQUIRE(value, E_ARG, "the value for group field '%s' is NULL", field);
     TRY(muon__group_field_parse(f, &changed, value));
     TRY(muon__group_field_check(f, &changed));
     changed.struct_size = group->struct_size;
@@ -138,9 +176,9 @@ muon_status muon__group_check_change(const muon_group *from, const muon_group *t
     for (size_t i = 0; (field = muon__group_field_at(i)); i++) {
         label l;
         field_text before, after;
-        REQUIRE(!field->fixed || muon__group_field_equal(field, from, to), E_VALUE,
+        REQUIRE(!field->public.is_fixed || muon__group_field_equal(field, from, to), E_VALUE,
                 "%s: %s is %s since creation and cannot become %s",
-                muon__label(&l, "group", from->name, index), field->name,
+                muon__label(&l, "group", from->name, index), field->public.name,
                 muon__group_field_text(&before, field, from),
                 muon__group_field_text(&after, field, to));
     }

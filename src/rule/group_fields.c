@@ -18,76 +18,67 @@ _Static_assert(sizeof(muon_rule) == sizeof(int) && sizeof(muon_dtype) == sizeof(
                    sizeof(muon_lr_mode) == sizeof(int) && sizeof(muon_adam_eps) == sizeof(int),
                "an enum of muon_group is not an int");
 
-static const choice rules[] = {
-    {"muon", MUON_RULE_MUON}, {"adamw", MUON_RULE_ADAMW}, {"frozen", MUON_RULE_FROZEN}, {NULL, 0}};
-static const choice momentum_forms[] = {
-    {"heavy_ball", MUON_HEAVY_BALL}, {"ema", MUON_EMA}, {NULL, 0}};
-static const choice dtypes[] = {{"f32", MUON_F32}, {"bf16", MUON_BF16}, {NULL, 0}};
-static const choice lr_modes[] = {
-    {"rms_norm", MUON_LR_RMS_NORM}, {"spectral_norm", MUON_LR_SPECTRAL_NORM},
-    {"original", MUON_LR_ORIGINAL}, {"spectral", MUON_LR_SPECTRAL},
-    {"none", MUON_LR_NONE},         {NULL, 0}};
-static const choice coefficient_sets[] = {{"you", MUON_COEFFICIENTS_YOU},
-                                          {"original", MUON_COEFFICIENTS_ORIGINAL},
-                                          {"polar_express", MUON_COEFFICIENTS_POLAR_EXPRESS},
-                                          {"cans", MUON_COEFFICIENTS_CANS},
-                                          {"deepseek_v4", MUON_COEFFICIENTS_DEEPSEEK_V4},
-                                          {"custom", MUON_COEFFICIENTS_CUSTOM},
-                                          {NULL, 0}};
-static const choice algorithms[] = {{"auto", MUON_ALGORITHM_AUTO},
-                                    {"standard", MUON_ALGORITHM_STANDARD},
-                                    {"symmetric", MUON_ALGORITHM_SYMMETRIC},
-                                    {"gram", MUON_ALGORITHM_GRAM},
-                                    {NULL, 0}};
-static const choice eps_modes[] = {
-    {"relative", MUON_EPS_RELATIVE}, {"add", MUON_EPS_ADD}, {"clamp", MUON_EPS_CLAMP}, {NULL, 0}};
-static const choice adam_eps_modes[] = {
-    {"corrected", MUON_ADAM_EPS_CORRECTED}, {"raw", MUON_ADAM_EPS_RAW}, {NULL, 0}};
+/* Their values count from 0, or from `first`. */
+static const char *const rules[] = {"muon", "adamw", "frozen", NULL};
+static const char *const momentum_forms[] = {"heavy_ball", "ema", NULL};
+static const char *const dtypes[] = {"f32", "bf16", NULL};
+static const char *const lr_modes[] = {"rms_norm", "spectral_norm", "original",
+                                       "spectral", "none",          NULL};
+static const char *const coefficient_sets[] = {
+    "you", "original", "polar_express", "cans", "deepseek_v4", "custom", NULL};
+static const char *const algorithms[] = {"auto", "standard", "symmetric", "gram", NULL};
+static const char *const eps_modes[] = {"relative", "add", "clamp", NULL};
+static const char *const adam_eps_modes[] = {"corrected", "raw", NULL};
 
-#define AT(field)    .name = #field, .offset = offsetof(muon_group, field)
-#define NOT_NEGATIVE .kind = FIELD_REAL, .low = 0, .high = HUGE_VAL, .high_open = 1
-#define POSITIVE     .kind = FIELD_REAL, .low = 0, .low_open = 1, .high = HUGE_VAL, .high_open = 1
-#define BELOW_ONE    .kind = FIELD_REAL, .low = 0, .high = 1, .high_open = 1
-#define CHOICE(list) .kind = FIELD_CHOICE, .choices = (list)
+#define AT(field)         .public.name = #field, .offset = offsetof(muon_group, field)
+#define REAL              .public.type = MUON_FIELD_DOUBLE, .low = 0
+#define NOT_NEGATIVE      REAL, .high = HUGE_VAL, .high_open = 1
+#define POSITIVE          NOT_NEGATIVE, .low_open = 1
+#define BELOW_ONE         REAL, .high = 1, .high_open = 1
+#define FLAG              .public.type = MUON_FIELD_BOOL
+#define CHOICE(list)      .public.type = MUON_FIELD_ENUM, .public.words = (list)
+#define FIXED             .public.is_fixed = 1
+#define OF_MUON           .public.rule = "muon"
+#define OF_ADAMW          .public.rule = "adamw"
+#define OF_POLAR          OF_MUON, .public.coefficients = "polar_express"
+#define SAYS(text, value) .public.help = (text), .public.default_value = (value)
 
-/* In the order of the struct. The help ends with the default in brackets. */
+/* In the order of the struct. */
 static const group_field fields[] = {
-    {AT(rule), CHOICE(rules), .fixed = 1, .help = "muon, adamw or frozen [muon]"},
-    {AT(lr), NOT_NEGATIVE, .help = "learning rate [0.001]"},
-    {AT(weight_decay), NOT_NEGATIVE, .help = "decoupled weight decay, times lr [0.1]"},
-    {AT(clip), .kind = FIELD_FLAG,
-     .help = "gradients are clipped; false: only counted in the norm [true]"},
-    {AT(momentum), BELOW_ONE, .help = "muon: momentum [0.95]"},
-    {AT(nesterov), .kind = FIELD_FLAG, .help = "muon: Nesterov's momentum [true]"},
-    {AT(momentum_form), CHOICE(momentum_forms),
-     .help = "muon: heavy_ball (M = mu M + G) or ema (M = mu M + (1 - mu) G) [heavy_ball]"},
-    {AT(momentum_dtype), .kind = FIELD_DTYPE, .choices = dtypes, .fixed = 1,
-     .help = "muon: momentum is stored as f32 or bf16 [f32]"},
-    {AT(lr_mode), CHOICE(lr_modes),
-     .help =
-         "muon: factor on lr: rms_norm 0.2 sqrt(max(rows, cols)), spectral_norm sqrt(rows/cols), "
-         "original sqrt(max(1, rows/cols)), spectral sqrt(max(rows, cols)), none [rms_norm]"},
-    {AT(lr_scale), POSITIVE, .help = "muon: one more factor on lr [1]"},
-    {AT(coefficients), CHOICE(coefficient_sets),
-     .help =
-         "muon: Newton-Schulz set: you, original, polar_express, cans, deepseek_v4, custom [you]"},
-    {AT(ns_steps), .kind = FIELD_COUNT, .low = 0, .high = MUON_MAX_NS_STEPS,
-     .help = "muon: Newton-Schulz steps; 0: as many as the set has [0]"},
-    {AT(algorithm), CHOICE(algorithms),
-     .help = "muon: same steps computed by auto, standard, symmetric or gram [auto]"},
-    {AT(ns_eps), NOT_NEGATIVE, .help = "muon: keeps the norm of a matrix from being 0 [1e-7]"},
-    {AT(eps_mode), CHOICE(eps_modes),
-     .help = "muon: ns_eps is relative to the norm, add (to it) or clamp (from below) [relative]"},
-    {AT(polar_lower), BELOW_ONE, .low_open = 1,
-     .help = "polar_express: smallest singular value that matters, of norm 1 [0.001]"},
-    {AT(polar_safety), BELOW_ONE, .help = "polar_express: room for rounding errors [0.01]"},
-    {AT(polar_cushion), BELOW_ONE,
-     .help = "polar_express: lower bound never below this part of the upper one [0.02]"},
-    {AT(beta1), BELOW_ONE, .help = "adamw: decay of the mean of gradients [0.9]"},
-    {AT(beta2), BELOW_ONE, .help = "adamw: decay of the mean of their squares [0.95]"},
-    {AT(adam_eps), NOT_NEGATIVE, .help = "adamw: keeps the denominator from being 0 [1e-8]"},
-    {AT(adam_eps_mode), CHOICE(adam_eps_modes),
-     .help = "adamw: adam_eps is added to the corrected or the raw root of the mean [corrected]"},
+    {AT(rule), CHOICE(rules), FIXED, SAYS("muon, adamw or frozen", "muon")},
+    {AT(lr), NOT_NEGATIVE, SAYS("learning rate", "0.001")},
+    {AT(weight_decay), NOT_NEGATIVE, SAYS("decoupled weight decay, times lr", "0.1")},
+    {AT(clip), FLAG, SAYS("gradients are clipped; false: only counted in the norm", "true")},
+    {AT(momentum), BELOW_ONE, OF_MUON, SAYS("momentum", "0.95")},
+    {AT(nesterov), FLAG, OF_MUON, SAYS("Nesterov's momentum", "true")},
+    {AT(momentum_form), CHOICE(momentum_forms), OF_MUON,
+     SAYS("heavy_ball (M = mu M + G) or ema (M = mu M + (1 - mu) G)", "heavy_ball")},
+    {AT(momentum_dtype), CHOICE(dtypes), .first = MUON_F32, FIXED, OF_MUON,
+     SAYS("momentum is stored as f32 or bf16", "f32")},
+    {AT(lr_mode), CHOICE(lr_modes), OF_MUON,
+     SAYS("factor on lr: rms_norm 0.2 sqrt(max(rows, cols)), spectral_norm sqrt(rows/cols), "
+          "original sqrt(max(1, rows/cols)), spectral sqrt(max(rows, cols)), none",
+          "rms_norm")},
+    {AT(lr_scale), POSITIVE, OF_MUON, SAYS("one more factor on lr", "1")},
+    {AT(coefficients), CHOICE(coefficient_sets), OF_MUON,
+     SAYS("Newton-Schulz set: you, original, polar_express, cans, deepseek_v4, custom", "you")},
+    {AT(ns_steps), .public.type = MUON_FIELD_INT, .low = 0, .high = MUON_MAX_NS_STEPS, OF_MUON,
+     SAYS("Newton-Schulz steps; 0: as many as the set has", "0")},
+    {AT(algorithm), CHOICE(algorithms), OF_MUON,
+     SAYS("same steps computed by auto, standard, symmetric or gram", "auto")},
+    {AT(ns_eps), NOT_NEGATIVE, OF_MUON, SAYS("keeps the norm of a matrix from being 0", "1e-7")},
+    {AT(eps_mode), CHOICE(eps_modes), OF_MUON,
+     SAYS("ns_eps is relative to the norm, add (to it) or clamp (from below)", "relative")},
+    {AT(polar_lower), BELOW_ONE, .low_open = 1, OF_POLAR,
+     SAYS("smallest singular value that matters, of norm 1", "0.001")},
+    {AT(polar_safety), BELOW_ONE, OF_POLAR, SAYS("room for rounding errors", "0.01")},
+    {AT(polar_cushion), BELOW_ONE, OF_POLAR,
+     SAYS("lower bound never below this part of the upper one", "0.02")},
+    {AT(beta1), BELOW_ONE, OF_ADAMW, SAYS("decay of the mean of gradients", "0.9")},
+    {AT(beta2), BELOW_ONE, OF_ADAMW, SAYS("decay of the mean of their squares", "0.95")},
+    {AT(adam_eps), NOT_NEGATIVE, OF_ADAMW, SAYS("keeps the denominator from being 0", "1e-8")},
+    {AT(adam_eps_mode), CHOICE(adam_eps_modes), OF_ADAMW,
+     SAYS("adam_eps is added to the corrected or the raw root of the mean", "corrected")},
 };
 
 const group_field *muon__group_field_at(size_t i)
@@ -113,32 +104,49 @@ static int int_of(const group_field *field, const muon_group *group)
 
 int muon__group_field_equal(const group_field *field, const muon_group *a, const muon_group *b)
 {
-    return field->kind == FIELD_REAL ? real_of(field, a) == real_of(field, b)
-                                     : int_of(field, a) == int_of(field, b);
+    return field->public.type == MUON_FIELD_DOUBLE ? real_of(field, a) == real_of(field, b)
+                                                   : int_of(field, a) == int_of(field, b);
 }
 
-/* NULL if the list does not have the value. */
-static const char *name_of(const choice *list, int value)
+/* NULL if no word has the value. */
+static const char *word_of(const group_field *field, int value)
 {
-    for (; list->name; list++)
-        if (list->value == value) return list->name;
+    const char *const *words = field->public.words;
+    for (int i = 0; words && words[i]; i++)
+        if (field->first + i == value) return words[i];
     return NULL;
 }
 
-static const char *choice_name_at(const void *table, size_t i)
+/* 15 digits are enough for what people write, and 17 for any double. */
+static void write_real(field_text *t, double value)
 {
-    return ((const choice *)table)[i].name;
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(t->text, sizeof t->text, "%.*g", digits, value);
+        if (strtod(t->text, NULL) == value) break;
+    }
 }
 
 const char *muon__group_field_text(field_text *t, const group_field *field, const muon_group *group)
 {
-    const char *name = field->choices ? name_of(field->choices, int_of(field, group)) : NULL;
-    if (name) return name;
-    if (field->kind == FIELD_REAL)
-        snprintf(t->text, sizeof t->text, "%.9g", real_of(field, group));
+    const char *word = word_of(field, int_of(field, group));
+    if (word) return word;
+    if (field->public.type == MUON_FIELD_DOUBLE)
+        write_real(t, real_of(field, group));
     else
         snprintf(t->text, sizeof t->text, "%d", int_of(field, group));
     return t->text;
+}
+
+/* Of an enum. */
+static const char *word_at(const void *words, size_t i)
+{
+    return ((const char *const *)words)[i];
+}
+
+static muon_status refuse_word(const group_field *field, const char *text)
+{
+    return muon__fail_unknown(field->first ? MUON_E_DTYPE : MUON_E_VALUE, field->public.name, text,
+                              word_at, field->public.words);
 }
 
 /* ---- checking ----------------------------------------------------------------------------- */
@@ -153,31 +161,29 @@ static int in_range(const group_field *field, double value)
 muon_status muon__group_field_check(const group_field *field, const muon_group *group)
 {
     field_text t;
-    switch (field->kind) {
-    case FIELD_REAL:
+    const char *name = field->public.name;
+    switch (field->public.type) {
+    case MUON_FIELD_DOUBLE:
         REQUIRE(in_range(field, real_of(field, group)), E_VALUE, "%s is %s, must be in %c%g, %g%c",
-                field->name, muon__group_field_text(&t, field, group), field->low_open ? '(' : '[',
+                name, muon__group_field_text(&t, field, group), field->low_open ? '(' : '[',
                 field->low, field->high, field->high_open ? ')' : ']');
         REQUIRE(isfinite((float)real_of(field, group)), E_VALUE,
-                "%s is %s, which is infinite in f32", field->name,
+                "%s is %s, which is infinite in f32", name,
                 muon__group_field_text(&t, field, group));
         return MUON_OK;
-    case FIELD_COUNT:
-        REQUIRE(in_range(field, int_of(field, group)), E_VALUE, "%s is %s, must be %g..%g",
-                field->name, muon__group_field_text(&t, field, group), field->low, field->high);
+    case MUON_FIELD_INT:
+        REQUIRE(in_range(field, int_of(field, group)), E_VALUE, "%s is %s, must be %g..%g", name,
+                muon__group_field_text(&t, field, group), field->low, field->high);
         return MUON_OK;
-    case FIELD_FLAG:
+    case MUON_FIELD_BOOL:
         REQUIRE(int_of(field, group) == 0 || int_of(field, group) == 1, E_VALUE,
-                "%s is %s, must be 0 or 1", field->name, muon__group_field_text(&t, field, group));
+                "%s is %s, must be 0 or 1", name, muon__group_field_text(&t, field, group));
         return MUON_OK;
-    case FIELD_CHOICE:
-    case FIELD_DTYPE:
+    case MUON_FIELD_ENUM:
         break;
     }
-    if (name_of(field->choices, int_of(field, group))) return MUON_OK;
-    return muon__fail_unknown(field->kind == FIELD_DTYPE ? MUON_E_DTYPE : MUON_E_VALUE, field->name,
-                              muon__group_field_text(&t, field, group), choice_name_at,
-                              field->choices);
+    if (word_of(field, int_of(field, group))) return MUON_OK;
+    return refuse_word(field, muon__group_field_text(&t, field, group));
 }
 
 /* ---- text --------------------------------------------------------------------------------- */
@@ -188,7 +194,7 @@ static muon_status parse_real(double *out, const group_field *field, const char 
     char *end;
     double value = strtod(text, &end);
     REQUIRE(end != text && !*end && !isspace((unsigned char)*text), E_VALUE,
-            "%s is '%.100s', must be a number", field->name, text);
+            "%s is '%.100s', must be a number", field->public.name, text);
     *out = value;
     return MUON_OK;
 }
@@ -200,8 +206,8 @@ static muon_status parse_count(int *out, const group_field *field, const char *t
     long value = strtol(text, &end, 10);
     REQUIRE(end != text && !*end && !isspace((unsigned char)*text) && value >= INT_MIN &&
                 value <= INT_MAX,
-            E_VALUE, "%s is '%.100s', must be an integer %g..%g", field->name, text, field->low,
-            field->high);
+            E_VALUE, "%s is '%.100s', must be an integer %g..%g", field->public.name, text,
+            field->low, field->high);
     *out = (int)value;
     return MUON_OK;
 }
@@ -210,57 +216,61 @@ static muon_status parse_flag(int *out, const group_field *field, const char *te
 {
     int yes = strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
     REQUIRE(yes || strcmp(text, "false") == 0 || strcmp(text, "0") == 0, E_VALUE,
-            "%s is '%.100s', must be true or false", field->name, text);
+            "%s is '%.100s', must be true or false", field->public.name, text);
     *out = yes;
     return MUON_OK;
 }
 
-static muon_status parse_choice(int *out, const group_field *field, const char *text)
+static muon_status parse_word(int *out, const group_field *field, const char *text)
 {
-    for (const choice *c = field->choices; c->name; c++) {
-        if (strcmp(c->name, text) != 0) continue;
-        *out = c->value;
+    for (int i = 0; field->public.words[i]; i++) {
+        if (strcmp(field->public.words[i], text) != 0) continue;
+        *out = field->first + i;
         return MUON_OK;
     }
-    return muon__fail_unknown(field->kind == FIELD_DTYPE ? MUON_E_DTYPE : MUON_E_VALUE, field->name,
-                              text, choice_name_at, field->choices);
+    return refuse_word(field, text);
 }
 
 muon_status muon__group_field_parse(const group_field *field, muon_group *group, const char *text)
 {
     void *at = (char *)group + field->offset;
-    switch (field->kind) {
-    case FIELD_REAL:
+    switch (field->public.type) {
+    case MUON_FIELD_DOUBLE:
         return parse_real(at, field, text);
-    case FIELD_COUNT:
+    case MUON_FIELD_INT:
         return parse_count(at, field, text);
-    case FIELD_FLAG:
+    case MUON_FIELD_BOOL:
         return parse_flag(at, field, text);
-    case FIELD_CHOICE:
-    case FIELD_DTYPE:
+    case MUON_FIELD_ENUM:
         break;
     }
-    return parse_choice(at, field, text);
+    return parse_word(at, field, text);
 }
 
 /* ---- names -------------------------------------------------------------------------------- */
 
+static const char *word_in(const char *const *words, size_t count, int value)
+{
+    return value >= 0 && (size_t)value < count ? words[value] : NULL;
+}
+#define WORD(words, value) word_in(words, sizeof(words) / sizeof(words)[0] - 1, (int)(value))
+
 const char *muon__rule_name(muon_rule rule)
 {
-    return name_of(rules, (int)rule);
+    return WORD(rules, rule);
 }
 
 const char *muon__lr_mode_name(muon_lr_mode mode)
 {
-    return name_of(lr_modes, (int)mode);
+    return WORD(lr_modes, mode);
 }
 
 const char *muon__coefficients_name(muon_coefficients coefficients)
 {
-    return name_of(coefficient_sets, (int)coefficients);
+    return WORD(coefficient_sets, coefficients);
 }
 
 const char *muon__algorithm_name(muon_algorithm algorithm)
 {
-    return name_of(algorithms, (int)algorithm);
+    return WORD(algorithms, algorithm);
 }

@@ -4,28 +4,12 @@
 
 #include "base/status.h"
 
-typedef enum field_kind {
-    FIELD_REAL,   /* double */
-    FIELD_COUNT,  /* int */
-    FIELD_FLAG,   /* int, 0 or 1 */
-    FIELD_CHOICE, /* an enum */
-    FIELD_DTYPE   /* muon_dtype */
-} field_kind;
-
-/* A value of an enum; a list of them ends with a NULL name. */
-typedef struct choice {
-    const char *name;
-    int value;
-} choice;
-
 typedef struct group_field {
-    const char *name, *help;
-    field_kind kind;
-    int fixed; /* cannot change after creation */
+    muon_field public; /* what everybody may know of it */
     size_t offset;
-    double low, high;        /* FIELD_REAL, FIELD_COUNT; a real is always finite */
+    double low, high;        /* of a double, which is always finite, and an int */
     int low_open, high_open; /* the bound itself is not legal */
-    const choice *choices;   /* FIELD_CHOICE, FIELD_DTYPE */
+    int first;               /* the value of an enum's first word; the others count on */
 } group_field;
 
 /* The i-th field, NULL past the last. */
@@ -34,10 +18,10 @@ const group_field *muon__group_field_at(size_t i);
 /* Whether the field's value in this group is legal. */
 muon_status muon__group_field_check(const group_field *field, const muon_group *group);
 
-/* The field's value as text, for messages. */
 typedef struct field_text {
-    char text[32];
+    char text[MUON_FIELD_TEXT];
 } field_text;
+/* The field's exact value, of which parsing makes the same bits; the locale must be "C". */
 const char *muon__group_field_text(field_text *t, const group_field *field,
                                    const muon_group *group);
 

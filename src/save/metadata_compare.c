@@ -66,12 +66,12 @@ static void compare_pair(const muon_opt *opt, const saved_settings *s, size_t in
     for (size_t i = 0; (field = muon__group_field_at(i)); i++) {
         muon_group saved = *now;
         field_text a, b;
-        const char *text = muon__settings_text(checkpoint, (size_t)pair->saved, field->name);
+        const char *text = muon__settings_text(checkpoint, (size_t)pair->saved, field->public.name);
         if (!text || muon__group_field_parse(field, &saved, text) != MUON_OK ||
             muon__group_field_equal(field, now, &saved))
             continue;
-        muon__opt_log(opt, strcmp(field->name, "lr") ? MUON_LOG_WARN : MUON_LOG_INFO,
-                      "%s: " DIFFERS, name.text, field->name,
+        muon__opt_log(opt, strcmp(field->public.name, "lr") ? MUON_LOG_WARN : MUON_LOG_INFO,
+                      "%s: " DIFFERS, name.text, field->public.name,
                       muon__group_field_text(&a, field, now),
                       muon__group_field_text(&b, field, &saved));
     }

@@ -72,9 +72,9 @@ static muon_status read_fields(muon_group *out, const muon_checkpoint *checkpoin
 {
     for (size_t i = 0; muon__group_field_at(i); i++) {
         const group_field *field = muon__group_field_at(i);
-        const char *text = muon__settings_text(checkpoint, saved, field->name);
-        if (!text || field->fixed) continue; /* saved before there was such a field */
-        TRY(muon_group_set(out, field->name, text));
+        const char *text = muon__settings_text(checkpoint, saved, field->public.name);
+        if (!text || field->public.is_fixed) continue; /* saved before there was such a field */
+        TRY(muon_group_set(out, field->public.name, text));
     }
     return MUON_OK;
 }
@@ -149,7 +149,7 @@ static int is_field_alike(const muon_checkpoint *checkpoint, long a, long b, con
 static int are_alike(const muon_checkpoint *checkpoint, long a, long b)
 {
     for (size_t i = 0; muon__group_field_at(i); i++)
-        if (!is_field_alike(checkpoint, a, b, muon__group_field_at(i)->name)) return 0;
+        if (!is_field_alike(checkpoint, a, b, muon__group_field_at(i)->public.name)) return 0;
     return is_field_alike(checkpoint, a, b, "custom");
 }
 

@@ -60,13 +60,8 @@ static muon_status add_field(metadata *m, size_t index, const group_field *field
                              const muon_group *group)
 {
     char key[96];
-    snprintf(key, sizeof key, "muon.group.%zu.%s", index, field->name);
-    if (field->kind == FIELD_REAL) {
-        double value;
-        memcpy(&value, (const char *)group + field->offset, sizeof value);
-        return muon__metadata_add(m, key, "%.17g", value);
-    }
     field_text room;
+    snprintf(key, sizeof key, "muon.group.%zu.%s", index, field->public.name);
     return muon__metadata_add(m, key, "%s", muon__group_field_text(&room, field, group));
 }
 

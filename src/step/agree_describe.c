@@ -111,13 +111,7 @@ void muon__describe_group(text *t, const muon_group *group)
     const group_field *field;
     for (size_t i = 0; (field = muon__group_field_at(i)) != NULL; i++) {
         field_text value;
-        double real;
-        if (field->kind == FIELD_REAL) {
-            memcpy(&real, (const char *)group + field->offset, sizeof real);
-            put_real(t, field->name, real);
-        } else {
-            put(t, field->name, "%s", muon__group_field_text(&value, field, group));
-        }
+        put(t, field->public.name, "%s", muon__group_field_text(&value, field, group));
     }
     put_int(t, "ncustom", group->ncustom);
     for (int i = 0; i < group->ncustom; i++) {

@@ -184,8 +184,7 @@ $ tensors save odd 3 muon.ngroups=1 muon.param.w=1 w.momentum_buffer:F32:2x2 && 
 2> muonctl: ckpt export: odd/step-00000003: there is no muon.param.w that says which group it is in
 ? 1
 
-# An import writes settings as words, which muonctl repeats: a new word of the library's has to be added
-# to cli/ckpt/group.c.
+# A setting that is no word of the library's.
 $ for f in rule momentum_form momentum_dtype lr_mode coefficients algorithm eps_mode adam_eps_mode; do rm -rf odd && tensors save odd 1 muon.ngroups=1 muon.group.0.$f=? muon.param.w=0 w.momentum_buffer:F32:2x2 && muonctl ckpt export odd z --to torch 2>&1 | sed 's/.*: muon.group.0: //'; done
 rule '?' is unknown; known: muon, adamw, frozen
 momentum_form '?' is unknown; known: heavy_ball, ema

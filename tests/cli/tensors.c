@@ -230,13 +230,16 @@ static const char *setting(const muon_checkpoint *from, const char *front, const
 static muon_group read_group(const muon_checkpoint *from, int index)
 {
     char front[64];
-    const char *field, *value;
+    const char *value;
     muon_group group;
     muon_group_init(&group, sizeof group);
     snprintf(front, sizeof front, "muon.group.%d.", index);
-    for (size_t i = 0; (field = muon_group_field(i, NULL)); i++)
-        if ((value = setting(from, front, field)))
-            need(muon_group_set(&group, field, value), field);
+    for (size_t i = 0; i < muon_group_count_fields(); i++) {
+        muon_field field;
+        need(muon_group_get_field(i, &field, sizeof field), "get_field");
+        if ((value = setting(from, front, field.name)))
+            need(muon_group_set(&group, field.name, value), field.name);
+    }
     return group;
 }
 

@@ -15,7 +15,7 @@ static void expect_same(const muon_group *got, const muon_group *want, const cha
     for (size_t i = 0; (field = muon__group_field_at(i)); i++) {
         field_text a, b;
         if (!muon__group_field_equal(field, got, want))
-            fail_msg("%s: %s is %s, want %s", what, field->name,
+            fail_msg("%s: %s is %s, want %s", what, field->public.name,
                      muon__group_field_text(&a, field, got),
                      muon__group_field_text(&b, field, want));
     }

@@ -23,7 +23,7 @@ static void expect_same(const muon_group *got, const muon_group *want, const cha
     for (size_t i = 0; (field = muon__group_field_at(i)); i++) {
         field_text a, b;
         if (!muon__group_field_equal(field, got, want))
-            fail_msg("%s: %s is %s, want %s", what, field->name,
+            fail_msg("%s: %s is %s, want %s", what, field->public.name,
                      muon__group_field_text(&a, field, got),
                      muon__group_field_text(&b, field, want));
     }
@@ -93,17 +93,17 @@ static const struct {
     double good[3];
     double bad[3];
 } reals[] = {
-    {OFFSET(lr), "[0, inf)", {0, 0.02, 1e37}, {-1e-300, -1, -DBL_MAX}},
-    {OFFSET(weight_decay), "[0, inf)", {0, 0.5, (double)FLT_MAX}, {-1e-300, -1, -DBL_MAX}},
+    {OFFSET(lr), "[0, inf)", {0, 0.02, 1e37}, {-1e-300, -1, -1e308}},
+    {OFFSET(weight_decay), "[0, inf)", {0, 0.5, (double)FLT_MAX}, {-1e-300, -1, -1e308}},
     {OFFSET(momentum), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
-    {OFFSET(lr_scale), "(0, inf)", {DBL_MIN, 0.5, (double)FLT_MAX}, {0, -1, -DBL_MAX}},
-    {OFFSET(ns_eps), "[0, inf)", {0, 1e-15, 1}, {-1e-300, -1, -DBL_MAX}},
+    {OFFSET(lr_scale), "(0, inf)", {DBL_MIN, 0.5, (double)FLT_MAX}, {0, -1, -1e308}},
+    {OFFSET(ns_eps), "[0, inf)", {0, 1e-15, 1}, {-1e-300, -1, -1e308}},
     {OFFSET(polar_lower), "(0, 1)", {DBL_MIN, 0.5, 1 - DBL_EPSILON}, {0, 1, -1}},
     {OFFSET(polar_safety), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
     {OFFSET(polar_cushion), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
     {OFFSET(beta1), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
     {OFFSET(beta2), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
-    {OFFSET(adam_eps), "[0, inf)", {0, 1e-15, 1}, {-1e-300, -1, -DBL_MAX}},
+    {OFFSET(adam_eps), "[0, inf)", {0, 1e-15, 1}, {-1e-300, -1, -1e308}},
 };
 
 /* What is finite, but not where it is used. */
@@ -173,59 +173,155 @@ static const struct {
     {OFFSET(adam_eps_mode), {"corrected", "raw"}, 0, MUON_E_VALUE},
 };
 
+static muon_field field_at(size_t i)
+{
+    muon_field field;
+    assert_ok(muon_group_get_field(i, &field, sizeof field));
+    return field;
+}
+
 static void every_field_is_listed_once_in_this_test_and_in_the_library(void **state)
 {
     (void)state;
-    size_t n = 0, found = 0;
-    const char *name, *help = NULL;
-    for (; (name = muon_group_field(n, &help)); n++) {
-        assert_true(help && *help);
-        assert_ptr_equal(muon_group_field(n, NULL), name); /* help may be NULL */
+    size_t n = muon_group_count_fields(), found = 0;
+    for (size_t k = 0; k < n; k++) {
+        muon_field f = field_at(k);
+        assert_true(f.help && *f.help);
         for (size_t i = 0; i < COUNT(reals); i++)
-            found += !strcmp(reals[i].name, name);
+            found += !strcmp(reals[i].name, f.name) && f.type == MUON_FIELD_DOUBLE;
         for (size_t i = 0; i < COUNT(ints); i++)
-            found += !strcmp(ints[i].name, name);
+            found += !strcmp(ints[i].name, f.name) &&
+                     f.type == (ints[i].good[1] == 1 ? MUON_FIELD_BOOL : MUON_FIELD_INT);
         for (size_t i = 0; i < COUNT(choices); i++)
-            found += !strcmp(choices[i].name, name);
+            found += !strcmp(choices[i].name, f.name) && f.type == MUON_FIELD_ENUM;
+        assert_int_equal(f.words != NULL, f.type == MUON_FIELD_ENUM);
     }
     assert_int_equal(n, COUNT(reals) + COUNT(ints) + COUNT(choices));
     assert_int_equal(found, n);
-    assert_null(muon_group_field(SIZE_MAX, &help));
+    muon_field f;
+    EXPECT_FAILURE(muon_group_get_field(n, &f, sizeof f), MUON_E_ARG, "no group field 22, only 22");
+    EXPECT_FAILURE(muon_group_get_field(0, NULL, sizeof f), MUON_E_ARG, "NULL");
 }
 
-static void help_ends_with_the_default_and_names_every_choice(void **state)
+static void a_field_says_which_rule_uses_it_and_whether_it_may_change(void **state)
 {
     (void)state;
-    const char *name, *help = NULL;
-    for (size_t n = 0; (name = muon_group_field(n, &help)); n++) {
-        const char *open = strrchr(help, '['), *close = strrchr(help, ']');
-        char value[32] = "";
-        if (open && close && !close[1] && close - open < 30)
-            memcpy(value, open + 1, (size_t)(close - open - 1));
-        else
-            fail_msg("%s: no default at the end of \"%s\"", name, help);
-        muon_group group = fresh(), want = fresh();
+    static const struct {
+        const char *name, *rule, *coefficients;
+        int is_fixed;
+    } cases[] = {
+        {"rule", NULL, NULL, 1},        {"lr", NULL, NULL, 0},
+        {"clip", NULL, NULL, 0},        {"momentum", "muon", NULL, 0},
+        {"adam_eps", "adamw", NULL, 0}, {"momentum_dtype", "muon", NULL, 1},
+        {"beta1", "adamw", NULL, 0},    {"polar_lower", "muon", "polar_express", 0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        size_t k = 0;
+        while (strcmp(field_at(k).name, cases[i].name) != 0)
+            k++;
+        muon_field f = field_at(k);
+        assert_string_equal(f.rule ? f.rule : "any", cases[i].rule ? cases[i].rule : "any");
+        assert_string_equal(f.coefficients ? f.coefficients : "any",
+                            cases[i].coefficients ? cases[i].coefficients : "any");
+        assert_int_equal(f.is_fixed, cases[i].is_fixed);
+    }
+}
+
+static void the_default_of_a_field_is_that_of_a_fresh_group(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < muon_group_count_fields(); i++) {
+        muon_field f = field_at(i);
+        char got[MUON_FIELD_TEXT], want[MUON_FIELD_TEXT];
+        muon_group group = fresh(), standard = fresh();
         memset((char *)&group + sizeof(size_t), 0, sizeof group - sizeof(size_t));
-        set(&group, name, value); /* all other fields are zero, this one has its default */
-        for (size_t i = 0; i < COUNT(reals); i++) {
-            double got;
-            memcpy(&got, (char *)&group + reals[i].offset, sizeof got);
-            if (!strcmp(reals[i].name, name))
-                assert_memory_equal(&got, (char *)&want + reals[i].offset, sizeof got);
-        }
-        for (size_t i = 0; i < COUNT(ints); i++)
-            if (!strcmp(ints[i].name, name))
-                assert_memory_equal((char *)&group + ints[i].offset, (char *)&want + ints[i].offset,
-                                    sizeof(int));
-        for (size_t i = 0; i < COUNT(choices); i++) {
-            if (strcmp(choices[i].name, name) != 0) continue;
-            assert_memory_equal((char *)&group + choices[i].offset,
-                                (char *)&want + choices[i].offset, sizeof(int));
-            for (size_t c = 0; c < COUNT(choices[i].values) && choices[i].values[c]; c++)
-                if (!strstr(help, choices[i].values[c]))
-                    fail_msg("help of %s does not name %s", name, choices[i].values[c]);
+        set(&group, f.name, f.default_value); /* all other fields are zero */
+        assert_ok(muon_group_get(&group, f.name, got, sizeof got));
+        assert_ok(muon_group_get(&standard, f.name, want, sizeof want));
+        assert_string_equal(got, want);
+    }
+}
+
+static void the_help_of_an_enum_names_every_word(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < muon_group_count_fields(); i++) {
+        muon_field f = field_at(i);
+        for (size_t k = 0; f.words && f.words[k]; k++)
+            if (!strstr(f.help, f.words[k]))
+                fail_msg("help of %s does not name %s", f.name, f.words[k]);
+    }
+}
+
+/* A group with this value at this place gives a text, and the text this value in another group. */
+static void expect_round_trip(const char *name, size_t offset, const void *value, size_t size)
+{
+    char text[MUON_FIELD_TEXT];
+    muon_group from = fresh(), to = fresh(), before;
+    memcpy((char *)&from + offset, value, size);
+    before = from;
+    assert_ok(muon_group_get(&from, name, text, sizeof text));
+    expect_same(&from, &before, "after muon_group_get");
+    set(&to, name, text);
+    if (memcmp((char *)&to + offset, value, size) != 0)
+        fail_msg("%s: '%s' is read as another value", name, text);
+}
+
+static void every_field_comes_back_from_its_text_to_the_bit(void **state)
+{
+    (void)state;
+    const double hard[] = {0,           -0.0,        0.1,          1.0 / 3,
+                           0.95,        1e-300,      DBL_MIN,      DBL_MIN / 3,
+                           4.9e-324,    DBL_EPSILON, (double)0.1F, 0.3,
+                           1 - 0x1p-53, 0.1 + 0.2,   1e-7,         0x1.fffffffffffffp-1};
+    for (size_t i = 0; i < COUNT(reals); i++) {
+        for (size_t v = 0; v < COUNT(hard); v++)
+            if (hard[v] > 0 || reals[i].range[0] == '[')
+                expect_round_trip(reals[i].name, reals[i].offset, &hard[v], sizeof hard[v]);
+        for (size_t v = 0; v < COUNT(reals[i].good); v++)
+            expect_round_trip(reals[i].name, reals[i].offset, &reals[i].good[v], sizeof(double));
+        uint64_t random = 88172645463325252U + i;
+        for (size_t v = 0; v < 1000; v++) { /* any exponent below 1 */
+            double x;
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            uint64_t bits = random >> 1;
+            memcpy(&x, &bits, sizeof x);
+            if (x > 0 && x < 1) expect_round_trip(reals[i].name, reals[i].offset, &x, sizeof x);
         }
     }
+    for (size_t i = 0; i < COUNT(ints); i++)
+        for (int v = ints[i].good[0]; v <= ints[i].good[1]; v++)
+            expect_round_trip(ints[i].name, ints[i].offset, &v, sizeof v);
+    for (size_t i = 0; i < COUNT(choices); i++)
+        for (int c = 0; c < (int)COUNT(choices[i].values) && choices[i].values[c]; c++) {
+            int value = choices[i].first + c;
+            expect_round_trip(choices[i].name, choices[i].offset, &value, sizeof value);
+        }
+}
+
+static void what_has_no_text_or_no_room_is_an_error_and_leaves_the_text(void **state)
+{
+    (void)state;
+    char text[MUON_FIELD_TEXT] = "before";
+    muon_group group = fresh();
+    EXPECT_FAILURE(muon_group_get(&group, "lr", text, 5), MUON_E_ARG,
+                   "'lr' takes 6 bytes, there are 5");
+    EXPECT_FAILURE(muon_group_get(&group, "lr", NULL, 32), MUON_E_ARG, "'lr' is NULL");
+    EXPECT_FAILURE(muon_group_get(&group, NULL, text, sizeof text), MUON_E_ARG, "NULL");
+    EXPECT_FAILURE(muon_group_get(NULL, "lr", text, sizeof text), MUON_E_ARG, "muon_group");
+    EXPECT_FAILURE(muon_group_get(&group, "custom", text, sizeof text), MUON_E_NAME, "'custom'");
+    EXPECT_FAILURE(muon_group_get(&group, "name", text, sizeof text), MUON_E_NAME, "'name'");
+    EXPECT_FAILURE(muon_group_get(&group, "lrr", text, sizeof text), MUON_E_NAME,
+                   "did you mean 'lr'?");
+    group.lr = (double)NAN;
+    EXPECT_FAILURE(muon_group_get(&group, "lr", text, sizeof text), MUON_E_VALUE, "lr is nan");
+    group.momentum_form = (muon_momentum_form)7;
+    EXPECT_FAILURE(muon_group_get(&group, "momentum_form", text, sizeof text), MUON_E_VALUE, "7");
+    assert_string_equal(text, "before");
+    assert_ok(muon_group_get(&group, "beta2", text, 5));
+    assert_string_equal(text, "0.95");
 }
 
 /* Sets the field by text and by hand, and expects the same judgement from both. */
@@ -235,7 +331,7 @@ static void try_real(size_t i, double value, int good)
     by_hand.name = "experts";
     char text[64], shown[64];
     snprintf(text, sizeof text, "%.17g", value);
-    snprintf(shown, sizeof shown, "%s is %.9g", reals[i].name, value);
+    snprintf(shown, sizeof shown, "%s is %.15g", reals[i].name, value);
     memcpy((char *)&by_hand + reals[i].offset, &value, sizeof value);
     if (good) {
         set(&by_text, reals[i].name, text);
@@ -491,7 +587,11 @@ int main(void)
         cmocka_unit_test(a_fresh_group_has_the_documented_defaults),
         cmocka_unit_test(numbers_that_are_infinite_in_f32_are_refused),
         cmocka_unit_test(every_field_is_listed_once_in_this_test_and_in_the_library),
-        cmocka_unit_test(help_ends_with_the_default_and_names_every_choice),
+        cmocka_unit_test(a_field_says_which_rule_uses_it_and_whether_it_may_change),
+        cmocka_unit_test(the_default_of_a_field_is_that_of_a_fresh_group),
+        cmocka_unit_test(the_help_of_an_enum_names_every_word),
+        cmocka_unit_test(every_field_comes_back_from_its_text_to_the_bit),
+        cmocka_unit_test(what_has_no_text_or_no_room_is_an_error_and_leaves_the_text),
         cmocka_unit_test(numbers_are_checked_up_to_the_edge_of_their_range),
         cmocka_unit_test(flags_and_counts_are_checked_up_to_the_edge_of_their_range),
         cmocka_unit_test(every_choice_is_set_by_its_name_and_no_other_value_passes),

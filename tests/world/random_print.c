@@ -12,7 +12,7 @@ static void print_group(const muon_group *g, FILE *out)
         const group_field *field = muon__group_field_at(i);
         field_text text;
         if (!muon__group_field_equal(field, g, &plain))
-            fprintf(out, " %s %s", field->name, muon__group_field_text(&text, field, g));
+            fprintf(out, " %s %s", field->public.name, muon__group_field_text(&text, field, g));
     }
     fprintf(out, "\n");
 }
