@@ -10,7 +10,7 @@
 #define SAVE_STRIPES_H
 
 #include "muon/comm.h"
-#include "save/runs.h"
+#include "plan/layout/runs.h"
 #include "save/tensors.h"
 
 typedef struct stripe {

@@ -1,4 +1,4 @@
-#include "save/runs.h"
+#include "plan/layout/runs.h"
 
 #include <string.h>
 
