@@ -58,6 +58,7 @@ MUON_API int muon_plan_count_ranks(const muon_plan *plan);
  * tensor, contiguous and row-major. None if it holds nothing. */
 typedef struct muon_part {
     int64_t begin[MUON_MAX_DIMS], end[MUON_MAX_DIMS];
+    int64_t elements;      /* in it */
     int64_t offset;        /* elements before it in the rank's memory */
     int replica, replicas; /* the rank is the replica-th (from 0) of so many that hold this part */
 } muon_part;
@@ -66,6 +67,29 @@ MUON_API size_t muon_plan_count_parts(const muon_plan *plan, size_t param, int r
 MUON_API muon_status muon_plan_get_part(const muon_plan *plan, size_t param, int rank, size_t index,
                                         muon_part *part, size_t part_size);
 MUON_API int64_t muon_plan_count_elements(const muon_plan *plan, size_t param, int rank);
+
+/* Copy between a whole tensor and what any rank holds of it: weights, gradients, state, or whatever has
+ * element_size bytes for each element. `shard` and `part` are as a rank has them in memory, and may be
+ * NULL if it holds nothing. Cutting writes every element of the shard; joining writes those elements of
+ * the whole that the shard has, and no other, so that the shards of all ranks fill it.
+ *
+ *     whole      the tensor, row-major
+ *     shard      all parts that the rank holds, muon_plan_count_elements of it
+ *     part       one of them, muon_part.elements of it
+ *     band       elements begin .. end - 1 of the tensor, counted row by row: for a tensor that does not
+ *                fit in memory. Only what the shard has of them is written. */
+MUON_API muon_status muon_plan_cut_shard(const muon_plan *plan, size_t param, int rank, void *shard,
+                                         const void *whole, size_t element_size);
+MUON_API muon_status muon_plan_join_shard(const muon_plan *plan, size_t param, int rank,
+                                          void *whole, const void *shard, size_t element_size);
+MUON_API muon_status muon_plan_cut_part(const muon_plan *plan, size_t param, int rank, size_t index,
+                                        void *part, const void *whole, size_t element_size);
+MUON_API muon_status muon_plan_join_part(const muon_plan *plan, size_t param, int rank,
+                                         size_t index, void *whole, const void *part,
+                                         size_t element_size);
+MUON_API muon_status muon_plan_cut_band(const muon_plan *plan, size_t param, int rank, void *shard,
+                                        const void *band, int64_t begin, int64_t end,
+                                        size_t element_size);
 
 /* What one rank has to do in a step. Messages and bytes are exact: a step counts the same. */
 typedef struct muon_rank_load {

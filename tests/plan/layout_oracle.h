@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/layout/layout.h"
+#include "plan/plan.h"
 
 enum { MOST_RANKS = 32, MOST_ELEMENTS = 4096 };
 
@@ -188,11 +188,70 @@ static inline void check_walks(const layout *l, const truth *t, const char *what
     assert_int_equal(muon__layout_count(l, &all), (int64_t)muon__layout_ncells(l));
 }
 
+/* Cut at once, in bands and part by part, a shard has its elements and nothing behind them has changed;
+ * joined, the whole has them and nothing else has changed. */
+static inline void check_copy(const muon_plan *plan, const truth *t, int rank, size_t size,
+                              const char *what)
+{
+    static unsigned char whole[MOST_ELEMENTS * 8], want[MOST_ELEMENTS * 8];
+    static unsigned char shard[MOST_ELEMENTS * 8 + 1];
+    static unsigned char joined[MOST_ELEMENTS * 8], back[MOST_ELEMENTS * 8];
+    const memory *m = &t->ranks[rank];
+    size_t bytes = (size_t)t->numel * size, held = (size_t)m->n * size;
+    for (size_t i = 0; i < bytes; i++)
+        whole[i] = (unsigned char)(i * 167 + i / 251);
+    memset(back, 0xa5, bytes);
+    for (int64_t k = 0; k < m->n; k++) {
+        size_t at = (size_t)m->at[k] * size;
+        memcpy(want + (size_t)k * size, whole + at, size);
+        memcpy(back + at, whole + at, size);
+    }
+    for (int way = 0; way < 3; way++) {
+        memset(shard, 0x5a, held + 1);
+        memset(joined, 0xa5, bytes);
+        if (way == 0) {
+            assert_ok(muon_plan_cut_shard(plan, 0, rank, shard, whole, size));
+            assert_ok(muon_plan_join_shard(plan, 0, rank, joined, shard, size));
+        }
+        for (int64_t at = 0, end; way == 1 && at < t->numel; at = end) {
+            end = at + 1 + (int64_t)(testlib_bits() % (uint64_t)(t->numel - at));
+            assert_ok(
+                muon_plan_cut_band(plan, 0, rank, shard, whole + (size_t)at * size, at, end, size));
+        }
+        for (size_t i = 0; way == 2 && i < muon_plan_count_parts(plan, 0, rank); i++) {
+            muon_part part;
+            assert_ok(muon_plan_get_part(plan, 0, rank, i, &part, sizeof part));
+            unsigned char *at = shard + (size_t)part.offset * size;
+            assert_ok(muon_plan_cut_part(plan, 0, rank, i, at, whole, size));
+            assert_ok(muon_plan_join_part(plan, 0, rank, i, joined, at, size));
+        }
+        if (memcmp(shard, want, held) != 0 || shard[held] != 0x5a)
+            fail_msg("%s: rank %d, elements of %zu bytes, way %d: cut differently", what, rank,
+                     size, way);
+        if (way != 1 && memcmp(joined, back, bytes) != 0)
+            fail_msg("%s: rank %d, elements of %zu bytes, way %d: joined differently", what, rank,
+                     size, way);
+    }
+}
+
+static inline void check_copies(const layout *l, const truth *t, const char *what)
+{
+    char name[] = "w";
+    plan_param param = {
+        .name = name, .ndim = t->ndim, .numel = t->numel, .layout = (layout *)(uintptr_t)l};
+    memcpy(param.shape, t->shape, sizeof param.shape);
+    muon_plan plan = {.nranks = t->nranks, .nparams = 1, .params = &param};
+    static const size_t sizes[] = {1, 2, 3, 4, 8};
+    for (int r = 0; r < t->nranks; r++)
+        check_copy(&plan, t, r, sizes[(size_t)(testlib_bits() % COUNT(sizes))], what);
+}
+
 static inline void check_layout(const layout *l, const truth *t, const char *what)
 {
     check_memory(l, t, what);
     check_cells(l, t, what);
     check_walks(l, t, what);
+    check_copies(l, t, what);
 }
 
 /* ---- Random descriptions */

@@ -97,10 +97,10 @@ static void a_plan_tells_what_every_rank_holds(void **state)
         size_t index;
         muon_part want;
     } parts[] = {
-        {0, 1, 0, {{3, 0}, {6, 4}, 0, 0, 2}},  {0, 4, 0, {{3, 0}, {6, 4}, 0, 1, 2}},
-        {1, 3, 0, {{0}, {5}, 0, 3, 6}},        {2, 4, 0, {{0, 5}, {1, 6}, 0, 0, 1}},
-        {2, 4, 1, {{1, 0}, {3, 6}, 1, 0, 1}},  {2, 4, 2, {{3, 0}, {4, 2}, 13, 0, 1}},
-        {2, 4, 3, {{3, 2}, {4, 6}, 15, 0, 1}},
+        {0, 1, 0, {{3, 0}, {6, 4}, 12, 0, 0, 2}}, {0, 4, 0, {{3, 0}, {6, 4}, 12, 0, 1, 2}},
+        {1, 3, 0, {{0}, {5}, 5, 0, 3, 6}},        {2, 4, 0, {{0, 5}, {1, 6}, 1, 0, 0, 1}},
+        {2, 4, 1, {{1, 0}, {3, 6}, 12, 1, 0, 1}}, {2, 4, 2, {{3, 0}, {4, 2}, 2, 13, 0, 1}},
+        {2, 4, 3, {{3, 2}, {4, 6}, 4, 15, 0, 1}},
     };
     for (size_t i = 0; i < COUNT(parts); i++) {
         muon_part got;
@@ -153,6 +153,69 @@ static void questions_about_what_does_not_exist_have_answers(void **state)
                  "part 0 does not exist: rank 2 has 0 of param 'w'");
     assert_fails(muon_plan_get_part(plan, 0, 0, 0, &part, 0), MUON_E_VERSION, "muon_part");
     assert_memory_equal(&part, &before, sizeof part);
+    muon_plan_destroy(plan);
+}
+
+static muon_status copy(int way, const muon_plan *plan, size_t param, int rank, void *shard,
+                        void *whole, size_t size)
+{
+    switch (way) {
+    case 0:
+        return muon_plan_cut_shard(plan, param, rank, shard, whole, size);
+    case 1:
+        return muon_plan_join_shard(plan, param, rank, whole, shard, size);
+    case 2:
+        return muon_plan_cut_part(plan, param, rank, 0, shard, whole, size);
+    case 3:
+        return muon_plan_join_part(plan, param, rank, 0, whole, shard, size);
+    default:
+        return muon_plan_cut_band(plan, param, rank, shard, whole, 0, 8, size);
+    }
+}
+
+static void copies_say_what_is_wrong_with_them(void **state)
+{
+    (void)state;
+    small_model m;
+    init_model(&m);
+    muon_param *w = add_param(&m, "w", 0, 2, (int64_t[]){2, 4});
+    w->mesh = "world";
+    w->placement = "0: fsdp"; /* rows 0 and 1; nothing on ranks 2 and 5 */
+    muon_plan *plan = plan_of(&m);
+    float whole[8] = {0}, shard[4] = {0};
+    static const struct {
+        size_t param;
+        int rank;
+        size_t size;
+        const char *message;
+    } cases[] = {
+        {1, 0, 4, "param 1 does not exist: the plan has 1"},
+        {0, 6, 4, "rank 6 does not exist: the plan has 6"},
+        {0, -1, 4, "rank -1 does not exist: the plan has 6"},
+        {0, 1, 0, "param 'w': element_size must not be 0"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        size_t p = cases[i].param, size = cases[i].size;
+        int rank = cases[i].rank;
+        for (int way = 0; way < 5; way++)
+            assert_fails(copy(way, plan, p, rank, shard, whole, size), MUON_E_ARG,
+                         cases[i].message);
+    }
+    assert_fails(muon_plan_cut_shard(NULL, 0, 0, shard, whole, 4), MUON_E_ARG, "plan");
+    assert_fails(muon_plan_cut_part(plan, 0, 1, 1, shard, whole, 4), MUON_E_ARG,
+                 "part 1 does not exist: rank 1 has 1 of param 'w'");
+    assert_fails(muon_plan_join_part(plan, 0, 2, 0, whole, shard, 4), MUON_E_ARG,
+                 "part 0 does not exist: rank 2 has 0 of param 'w'");
+    assert_fails(muon_plan_cut_shard(plan, 0, 0, NULL, whole, 4), MUON_E_ARG,
+                 "param 'w': NULL, but there are 4 elements to copy");
+    assert_fails(muon_plan_join_shard(plan, 0, 0, NULL, shard, 4), MUON_E_ARG, "NULL");
+    assert_fails(muon_plan_cut_band(plan, 0, 0, shard, whole, 2, 9, 4), MUON_E_ARG,
+                 "param 'w': the band is 2 .. 9, but there are 8 elements");
+    assert_fails(muon_plan_cut_band(plan, 0, 0, shard, whole, 3, 2, 4), MUON_E_ARG, "3 .. 2");
+    assert_fails(muon_plan_cut_band(plan, 0, 0, shard, whole, -1, 2, 4), MUON_E_ARG, "-1 .. 2");
+    assert_ok(muon_plan_cut_band(plan, 0, 0, shard, NULL, 3, 3, 4));
+    assert_ok(muon_plan_cut_shard(plan, 0, 2, NULL, NULL, 4)); /* nothing to copy */
+    assert_ok(muon_plan_join_shard(plan, 0, 5, NULL, NULL, 4));
     muon_plan_destroy(plan);
 }
 
@@ -291,6 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_tells_what_every_rank_holds),
         cmocka_unit_test(questions_about_what_does_not_exist_have_answers),
+        cmocka_unit_test(copies_say_what_is_wrong_with_them),
         cmocka_unit_test(the_number_of_ranks_is_the_communicators_or_as_given),
         cmocka_unit_test(every_parameter_is_folded_as_its_matrices_are),
         cmocka_unit_test(programs_from_before_there_were_ranks_still_run),
