@@ -2,7 +2,6 @@
  * words that ranks exchange. */
 #include "muon/plan.h"
 #include "tests/world/ranks.h"
-#include "train/run/pieces.h"
 #include "train/run/shards.h"
 
 #include <stdio.h>
@@ -118,46 +117,23 @@ static float pair_sum(const fixture *f, int param, int64_t i)
     return values[0];
 }
 
-/* Where the k-th element of a part is in the tensor. */
-static int64_t index_of(const fixture *f, int param, const muon_part *part, int64_t k)
-{
-    const muon_param *p = &f->params[param];
-    int64_t at = 0, stride = 1;
-    for (int d = p->ndim - 1; d >= 0; d--) {
-        int64_t extent = part->end[d] - part->begin[d];
-        at += (part->begin[d] + k % extent) * stride;
-        k /= extent;
-        stride *= p->shape[d];
-    }
-    return at;
-}
-
-static int64_t part_numel(const fixture *f, int param, const muon_part *part)
-{
-    int64_t numel = 1;
-    for (int d = 0; d < f->params[param].ndim; d++)
-        numel *= part->end[d] - part->begin[d];
-    return numel;
-}
-
 /* ---- reducing and gathering --------------------------------------------------------------------- */
 
 static void check_shard(const fixture *f, int rank, const train_shards *s, const float *shard)
 {
+    float want[64 * 33], sums[64 * 33]; /* of the largest tensor */
     int64_t total = 0;
     for (int p = 0; p < NPARAMS; p++) {
+        int64_t n = muon_plan_count_elements(f->plan, (size_t)p, rank);
         rank_check(train_shards_offset(s, (size_t)p) == total, "offset of p%d", p);
-        for (size_t i = 0; i < muon_plan_count_parts(f->plan, (size_t)p, rank); i++) {
-            muon_part part = {.offset = 0};
-            rank_ok(muon_plan_get_part(f->plan, (size_t)p, rank, i, &part, sizeof part));
-            for (int64_t k = 0; k < part_numel(f, p, &part); k++) {
-                int64_t at = index_of(f, p, &part, k);
-                float got = shard[total + part.offset + k], want = pair_sum(f, p, at);
-                rank_check(memcmp(&got, &want, sizeof got) == 0, "p%d[%lld]: got %.9g, want %.9g",
-                           p, (long long)at, (double)got, (double)want);
-            }
-        }
-        total += muon_plan_count_elements(f->plan, (size_t)p, rank);
+        for (int64_t i = 0; i < f->numel[p]; i++)
+            sums[i] = pair_sum(f, p, i);
+        rank_ok(muon_plan_cut_shard(f->plan, (size_t)p, rank, want, sums, sizeof *want));
+        for (int64_t k = 0; k < n; k++)
+            rank_check(memcmp(&shard[total + k], &want[k], sizeof *want) == 0,
+                       "p%d, element %lld of the shard: got %.9g, want %.9g", p, (long long)k,
+                       (double)shard[total + k], (double)want[k]);
+        total += n;
     }
     rank_check(train_shards_numel(s) == total, "numel %lld", (long long)train_shards_numel(s));
 }
@@ -169,7 +145,7 @@ static void exchange(int rank, const muon_comm *comm, void *arg)
     team *t = NULL;
     train_shards *s = NULL;
     rank_ok(team_create(&t, f->size > 1 ? comm : NULL, 60));
-    rank_ok(train_shards_create(&s, f->plan, f->params, NPARAMS, t));
+    rank_ok(train_shards_create(&s, f->plan, NPARAMS, t));
     float **whole = make_whole(f),
           *shard = calloc((size_t)train_shards_numel(s) + 1, sizeof *shard);
     rank_check(whole && shard, "no memory");
@@ -255,7 +231,7 @@ static void create_in_trouble(int rank, const muon_comm *comm, void *arg)
     train_shards *s = NULL;
     rank_ok(team_create(&words, comm, 60));
     if (rank == 1) testlib_fail_allocation(t->k);
-    muon_status status = train_shards_create(&s, t->f.plan, t->f.params, NPARAMS, words);
+    muon_status status = train_shards_create(&s, t->f.plan, NPARAMS, words);
     if (rank == 1) testlib_fail_allocation(0);
     t->failed[rank] = status != MUON_OK;
     if (status != MUON_OK) {
@@ -279,53 +255,6 @@ static void without_memory_on_one_rank_all_ranks_fail(void **state)
     }
     assert_true(t.k > 10);
     muon_plan_destroy(t.f.plan);
-}
-
-/* ---- pieces ------------------------------------------------------------------------------------- */
-
-static void rows_that_follow_each_other_are_one_piece(void **state)
-{
-    (void)state;
-    static const struct {
-        int64_t begin[3], end[3];
-        size_t pieces;
-    } cases[] = {
-        {{0, 0, 0}, {4, 5, 6}, 1},  {{1, 0, 0}, {3, 5, 6}, 1}, {{0, 1, 0}, {4, 3, 6}, 4},
-        {{0, 0, 2}, {4, 5, 4}, 20}, {{2, 1, 3}, {3, 2, 4}, 1}, {{2, 2, 0}, {2, 5, 6}, 0},
-        {{0, 0, 3}, {1, 5, 3}, 0},  {{3, 4, 0}, {4, 5, 6}, 1},
-    };
-    muon_param p;
-    muon_param_init(&p, sizeof p);
-    p.ndim = 3;
-    p.shape[0] = 4, p.shape[1] = 5, p.shape[2] = 6;
-    float whole[120], copy[120], packed[120];
-    float *to[] = {copy};
-    const float *from[] = {whole};
-    for (int i = 0; i < 120; i++)
-        whole[i] = (float)i;
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        muon_part box = {.offset = 0};
-        memcpy(box.begin, cases[i].begin, sizeof cases[i].begin);
-        memcpy(box.end, cases[i].end, sizeof cases[i].end);
-        pieces list = {.list = NULL};
-        assert_ok(pieces_add(&list, 0, &p, &box));
-        if (list.count != cases[i].pieces)
-            fail_msg("case %zu: got %zu pieces, want %zu", i, list.count, cases[i].pieces);
-        memset(copy, 0xff, sizeof copy);
-        pieces_take(&list, packed, from);
-        pieces_put(&list, to, packed);
-        int64_t inside = 0;
-        for (int64_t k = 0; k < 120; k++) {
-            int64_t at[] = {k / 30, k / 6 % 5, k % 6};
-            int is_in = 1;
-            for (int d = 0; d < 3; d++)
-                is_in &= at[d] >= cases[i].begin[d] && at[d] < cases[i].end[d];
-            if (is_in) assert_true(packed[inside++] == (float)k);
-            assert_true(is_in ? copy[k] == (float)k : copy[k] != copy[k]);
-        }
-        assert_int_equal(list.numel, inside);
-        pieces_free(&list);
-    }
 }
 
 /* ---- words -------------------------------------------------------------------------------------- */
@@ -397,7 +326,6 @@ static void a_failure_of_one_rank_is_everybodys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_that_follow_each_other_are_one_piece),
         cmocka_unit_test(shards_have_the_sum_and_whole_tensors_the_shards),
         cmocka_unit_test(nothing_is_sent_that_nobody_needs),
         cmocka_unit_test(without_memory_on_one_rank_all_ranks_fail),

@@ -187,8 +187,7 @@ static muon_status cut_weights(train_run *run)
     size_t numel = (size_t)train_shards_numel(run->shards);
     TRY(CALLOC(&run->shard_weights, numel, "this rank's weights"));
     TRY(CALLOC(&run->shard_grads, numel, "this rank's gradients"));
-    train_shards_cut(run->shards, run->shard_weights, (const float *const *)run->weights);
-    return MUON_OK;
+    return train_shards_cut(run->shards, run->shard_weights, (const float *const *)run->weights);
 }
 
 static void point_buffers(train_run *run)
@@ -207,8 +206,8 @@ static void point_buffers(train_run *run)
 static muon_status create_shards(train_run *run)
 {
     if (run->size == 1) return MUON_OK;
-    TRY(train_shards_create(&run->shards, muon_opt_get_plan(run->opt.opt), run->opt.params,
-                            run->opt.nparams, run->team));
+    TRY(train_shards_create(&run->shards, muon_opt_get_plan(run->opt.opt), run->opt.nparams,
+                            run->team));
     return team_agree(run->team, cut_weights(run));
 }
 

@@ -12,9 +12,8 @@
 
 typedef struct train_shards train_shards;
 
-/* Collective. plan and params are needed in this call only; the team's communicator must outlive it. */
-muon_status train_shards_create(train_shards **out, const muon_plan *plan, const muon_param *params,
-                                size_t nparams, team *t);
+/* Collective. The plan, of nparams parameters, and the team's communicator must outlive it. */
+muon_status train_shards_create(train_shards **out, const muon_plan *plan, size_t nparams, team *t);
 void train_shards_destroy(train_shards *s); /* NULL is fine */
 
 int64_t train_shards_numel(const train_shards *s); /* of all parameters on this rank */
@@ -23,7 +22,7 @@ int64_t
 train_shards_bytes_sent(const train_shards *s); /* by this rank in a reduction and a gathering */
 
 /* This rank's elements of whole[param]. */
-void train_shards_cut(const train_shards *s, float *shard, const float *const *whole);
+muon_status train_shards_cut(const train_shards *s, float *shard, const float *const *whole);
 
 /* Collective. The same, but of the sum over all ranks, made in pairs: 0 and 1, 2 and 3, ..., then pairs
  * of pairs. */
