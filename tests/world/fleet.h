@@ -14,7 +14,7 @@
 #ifndef TESTS_FLEET_H
 #define TESTS_FLEET_H
 
-#include "muon/plan.h"
+#include "tests/world/indices.h"
 #include "tests/world/ranks.h"
 
 #include <stdio.h>
@@ -143,25 +143,6 @@ static inline void fleet_free(const fleet *f, void *data, muon_dtype dtype)
     if (data) free((char *)data - (size_t)f->shift * fleet_bytes(dtype));
 }
 
-static inline int64_t ship_part(ship *s, size_t i, const muon_part *part)
-{
-    const muon_param *p = &s->f->params[i];
-    int64_t n = 1;
-    for (int d = 0; d < p->ndim; d++)
-        n *= part->end[d] - part->begin[d];
-    for (int64_t e = 0; e < n; e++) {
-        int64_t rest = e, at = 0, stride = 1;
-        for (int d = p->ndim - 1; d >= 0; d--) {
-            int64_t extent = part->end[d] - part->begin[d];
-            at += (part->begin[d] + rest % extent) * stride;
-            rest /= extent;
-            stride *= p->shape[d];
-        }
-        s->index[i][part->offset + e] = at;
-    }
-    return n;
-}
-
 static inline void ship_allocate(ship *s, size_t i)
 {
     const muon_param *p = &s->f->params[i];
@@ -169,12 +150,7 @@ static inline void ship_allocate(ship *s, size_t i)
     s->numel[i] = muon_plan_count_elements(plan, i, s->rank);
     size_t n = (size_t)s->numel[i];
     if (n == 0) return;
-    s->index[i] = calloc(n, sizeof *s->index[i]);
-    for (size_t k = 0; k < muon_plan_count_parts(plan, i, s->rank); k++) {
-        muon_part part;
-        if (muon_plan_get_part(plan, i, s->rank, k, &part, sizeof part) != MUON_OK) abort();
-        ship_part(s, i, &part);
-    }
+    s->index[i] = shard_indices(plan, i, s->rank, p);
     s->buffers[i].param = fleet_calloc(s->f, n, p->dtype);
     for (size_t e = 0; e < n && !s->f->blank; e++)
         fleet_put(s->buffers[i].param, p->dtype, (int64_t)e,

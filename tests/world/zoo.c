@@ -1,5 +1,5 @@
 #include "tests/world/zoo.h"
-#include "muon/plan.h"
+#include "tests/world/indices.h"
 
 #include "muon/checkpoint.h"
 
@@ -270,30 +270,12 @@ void zoo_run_free(zoo_run *run)
     free(run);
 }
 
-/* Where each element of the shard is in the tensor: parts one after the other, each row-major. */
+/* Where each element of the shard is in the tensor. */
 static void find_elements(zoo_run *run, const zoo *z, size_t i, int rank)
 {
     const muon_plan *plan = muon_opt_get_plan(run->opt);
-    const muon_param *p = &z->params[i];
     run->numel[i] = muon_plan_count_elements(plan, i, rank);
-    run->index[i] = calloc((size_t)run->numel[i] + 1, sizeof *run->index[i]);
-    for (size_t k = 0; k < muon_plan_count_parts(plan, i, rank); k++) {
-        muon_part part;
-        if (muon_plan_get_part(plan, i, rank, k, &part, sizeof part) != MUON_OK) abort();
-        int64_t n = 1;
-        for (int d = 0; d < p->ndim; d++)
-            n *= part.end[d] - part.begin[d];
-        for (int64_t e = 0; e < n; e++) {
-            int64_t rest = e, at = 0, stride = 1;
-            for (int d = p->ndim - 1; d >= 0; d--) {
-                int64_t extent = part.end[d] - part.begin[d];
-                at += (part.begin[d] + rest % extent) * stride;
-                rest /= extent;
-                stride *= p->shape[d];
-            }
-            run->index[i][part.offset + e] = at;
-        }
-    }
+    run->index[i] = shard_indices(plan, i, rank, &z->params[i]);
 }
 
 static void allocate(zoo_run *run, const zoo *z, size_t i)
