@@ -114,6 +114,12 @@ typedef struct muon_wave_load {
 MUON_API muon_status muon_plan_get_wave(const muon_plan *plan, int rank, size_t wave,
                                         muon_wave_load *load, size_t load_size);
 
+/* Who sends how much to whom in a step: out[i * groups + j] is what ranks of group i send to ranks of
+ * group j, in bytes; to owners in `gather`, back from them in `scatter`. Rank r is in group
+ * r * groups / ranks: with as many groups as ranks, every rank is one. Either output may be NULL. */
+MUON_API muon_status muon_plan_get_traffic(const muon_plan *plan, size_t groups, int64_t *gather,
+                                           int64_t *scatter);
+
 /* What config.machine would take for the step, against what no plan can beat. Seconds of
  * orthogonalization and its messages; bytes sent and received by a rank. */
 typedef struct muon_prediction {

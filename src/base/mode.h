@@ -19,7 +19,8 @@
  *                  muon_opt_set_qk_clip
  *     save/        muon_save, muon_save_start, muon_save_finish, muon_load
  *     plan/        muon_plan_create, muon_plan_get_matrix, muon_plan_get_cost, muon_plan_get_rank,
- *                  muon_plan_get_wave, muon_plan_predict, muon_plan_predict_scheme, muon_plan_print
+ *                  muon_plan_get_wave, muon_plan_get_traffic, muon_plan_predict, muon_plan_predict_scheme,
+ *                  muon_plan_print
  *     ns/          muon_ortho_create, muon_ortho_run, muon_ortho_get_flops
  *     rule/        muon_group_set, muon_group_get, muon_group_set_preset
  *     io/          muon_st_read_f32

@@ -18,6 +18,14 @@ typedef struct walker {
     size_t capacity;
 } walker;
 
+/* Rank r is in group r * ngroups / nranks. */
+static void add_pair(const traffic *t, int64_t *to_count, int from, int to, int64_t bytes)
+{
+    if (t->ngroups == 0) return;
+    size_t row = (size_t)from * t->ngroups / t->nranks, col = (size_t)to * t->ngroups / t->nranks;
+    to_count[row * t->ngroups + col] += bytes;
+}
+
 static void add_gather(const walker *w, size_t item, const share *part, int sender)
 {
     const plan_item *it = &w->plan->items[item];
@@ -31,6 +39,7 @@ static void add_gather(const walker *w, size_t item, const share *part, int send
     to->gather_received += bytes;
     to->gather_received_near += near;
     to->gather_packed += part->packed_wire * w->wire;
+    add_pair(w->t, w->t->gather, sender, it->owner, bytes);
 }
 
 static void add_scatter(const walker *w, size_t item, const share *part, int holder)
@@ -46,6 +55,7 @@ static void add_scatter(const walker *w, size_t item, const share *part, int hol
     from->scatter_packed += part->packed_f32 * (int64_t)sizeof(float);
     to->scatter_received += bytes;
     to->scatter_received_near += near;
+    add_pair(w->t, w->t->scatter, it->owner, holder, bytes);
 }
 
 /* One cell's part of an item. Returns how much of it the owner has already. */
