@@ -68,6 +68,5 @@ void plan_timeline_destroy(plan_timeline *t);
 void plan_print_text(const plan_outcome *o);
 int plan_print_ranks(const plan_outcome *o);           /* a table of chosen ranks */
 int plan_print_json(const plan_outcome *o, int ranks); /* ranks: with the chosen ones */
-int plan_write_svg(const plan_outcome *o, const char *path);
 
 #endif

@@ -107,31 +107,12 @@ $ muonctl plan gpt2-124m --mesh fsdp=2 --budget 1000
 ? 1
 
 # A trillion parameters on 4,096 ranks, and a mesh in which nothing divides.
-$ muonctl plan kimi-k2 --mesh fsdp=512,ep=8 --svg plan.svg | sed -n '1p; 4p'
+$ muonctl plan kimi-k2 --mesh fsdp=512,ep=8 | sed -n '1p; 4p'
 kimi-k2-1t on 4,096 ranks: fsdp 512 x ep 8
 matrices    69,668 in 668 tensors, 1.02 T parameters, 16.9 Pflop per step
 $ muonctl plan glm-5 --mesh replicate=3,fsdp=7,ep=5,tp=3 --json | grep -o '"ranks":[0-9]*\|"padding_bytes":0,"work'
 "ranks":315
 "padding_bytes":0,"work
-
-# The picture stands alone: no reference to anything but the namespace, no number that is none.
-$ head -c 4 plan.svg; echo; tail -n 1 plan.svg
-<svg
-</svg>
-$ grep -o 'https\?:[^"]*\|href\|<image\|<script\|nan\|inf"' plan.svg
-http://www.w3.org/2000/svg
-$ grep -o '<text[^>]*class="ink h[12]"[^<]*' plan.svg | sed 's/.*>//'
-kimi-k2-1t on 4,096 ranks
-Load per rank
-Waves in time
-Other schemes
-$ awk '{ n += gsub(/<rect|<text|<line|<g |<svg|<style/, "") - gsub(/\/>|<\/text>|<\/g>|<\/svg>|<\/style>/, "") } END { print n " elements are open" }' plan.svg
-0 elements are open
-# For one rank and for two as well.
-$ for n in 1 2; do muonctl plan gpt2-124m --mesh fsdp=$n --svg small.svg >log; grep -o 'rank [0-9]*, [a-z ]*:' small.svg; done
-rank 0, the busiest:
-rank 0, the busiest:
-rank 1, the idlest:
 
 # Other models.
 $ printf '{"mine-1b": [{"name": "q", "layers": 3, "rows": 40, "cols": 24}, {"name": "up", "expert_matrices": 7, "rows": 8, "cols": 24, "tp": "none"}]}' >mine.json
@@ -155,7 +136,7 @@ $ muonctl plan --help
 Usage: muonctl plan MODEL... [--mesh AXES] [--profile NAME] [--flops X]
        [--node-bandwidth X] [--bandwidth X] [--ranks-per-node N] [--wire TYPE]
        [--threads N] [--budget BYTES] [--in-flight N] [--config FILE]
-       [--models FILE] [--list] [--ranks] [--params] [--svg FILE] [--json]
+       [--models FILE] [--list] [--ranks] [--params] [--json]
 
 Plans the step of a model on a mesh: which rank orthogonalizes which matrix,
 the time predicted for a machine against the lower bound, bytes, balance and
@@ -189,12 +170,10 @@ Options:
   --ranks               what each rank has to do; of more than 64, the busiest,
                         the middle, the idlest
   --params              every parameter with its matrices and owners
-  --svg FILE            a picture: load of the ranks, waves in time, other
-                        schemes
   --json                print one line of JSON
   --help                this text
 
 Example:
   muonctl plan qwen3.5-397b-a17b --mesh fsdp=64,ep=8
-  muonctl plan kimi-k2 --mesh fsdp=256,ep=8 --profile gpu --svg plan.svg
+  muonctl plan kimi-k2 --mesh fsdp=256,ep=8 --profile gpu
   muonctl plan model-*.safetensors --mesh fsdp=16,tp=4 --json
