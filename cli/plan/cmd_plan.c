@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *mesh, *profile, *wire, *config_path, *models_path;
+static const char *mesh, *profile, *wire, *config_path, *models_path, *html_path;
 static double flops, node_bandwidth, bandwidth, budget;
 static int ranks_per_node, in_flight, threads = 8, list, as_json, with_ranks, with_params;
 
@@ -87,6 +87,9 @@ static const option options[] = {
      .type = OPTION_FLAG,
      .target = &with_params,
      .help = "every parameter with its matrices and owners"},
+    {OPTION_FILE(
+        "html", html_path,
+        "a page to look at: load of the ranks, waves in time, who sends to whom, other schemes")},
     {.name = "json", .type = OPTION_FLAG, .target = &as_json, .help = "print one line of JSON"},
 };
 
@@ -181,6 +184,7 @@ static int load_model(plan_case *c, const plan_models *models, int nwords, char 
 
 static int print(const plan_outcome *o)
 {
+    if (html_path) DO(plan_write_page(o, html_path));
     if (as_json) return plan_print_json(o, with_ranks);
     plan_print_text(o);
     if (with_ranks) DO(plan_print_ranks(o));
@@ -236,7 +240,7 @@ const command cmd_plan = {
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl plan qwen3.5-397b-a17b --mesh fsdp=64,ep=8\n"
-               "  muonctl plan kimi-k2 --mesh fsdp=256,ep=8 --profile gpu\n"
+               "  muonctl plan kimi-k2 --mesh fsdp=256,ep=8 --profile gpu --html plan.html\n"
                "  muonctl plan model-*.safetensors --mesh fsdp=16,tp=4 --json",
     .run = run,
 };

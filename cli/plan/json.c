@@ -2,6 +2,7 @@
 #include "cli/core/report.h"
 #include "cli/plan/outcome.h"
 #include "muon/plan.h"
+#include "train/report/web.h"
 
 #include <stdio.h>
 
@@ -17,7 +18,7 @@ static void set_number(json_t *object, const char *key, double value)
 
 static void set_text(json_t *object, const char *key, const char *value)
 {
-    json_object_set_new(object, key, json_string(value));
+    json_object_set_new(object, key, web_text(value));
 }
 
 static json_t *axes(const muon_mesh *mesh)
@@ -71,7 +72,7 @@ static json_t *scheme(const muon_scheme_cost *s, const muon_prediction *p)
     return object;
 }
 
-static json_t *rank_load(int rank, const muon_rank_load *load)
+json_t *plan_json_rank(int rank, const muon_rank_load *load)
 {
     json_t *object = json_object();
     set_integer(object, "rank", rank);
@@ -96,12 +97,12 @@ static int add_ranks(json_t *line, const plan_outcome *o)
     for (int i = 0; i < count; i++) {
         muon_rank_load load;
         DO(plan_outcome_rank(o, chosen[i], &load));
-        json_array_append_new(list, rank_load(chosen[i], &load));
+        json_array_append_new(list, plan_json_rank(chosen[i], &load));
     }
     return CLI_DONE;
 }
 
-int plan_print_json(const plan_outcome *o, int ranks)
+json_t *plan_json(const plan_outcome *o)
 {
     const muon_prediction *p = &o->prediction;
     char hash[20];
@@ -129,7 +130,13 @@ int plan_print_json(const plan_outcome *o, int ranks)
     set_text(line, "hash", hash);
     json_object_set_new(line, "padded", scheme(&o->padded, p));
     json_object_set_new(line, "round_robin", scheme(&o->round_robin, p));
-    json_object_set_new(line, "busiest", rank_load(o->by_work[0], &o->busiest));
+    json_object_set_new(line, "busiest", plan_json_rank(o->by_work[0], &o->busiest));
+    return line;
+}
+
+int plan_print_json(const plan_outcome *o, int ranks)
+{
+    json_t *line = plan_json(o);
     int code = ranks ? add_ranks(line, o) : CLI_DONE;
     if (code == CLI_DONE)
         report_line(line);

@@ -150,23 +150,22 @@ static int fill_waves(plan_timeline *t, const plan_outcome *o)
     double seconds_per_byte = bytes > 0 ? load->message_seconds / bytes : 0;
     double end[PLAN_LANES] = {0};
     for (size_t w = 0; w < t->nwaves; w++) {
-        muon_wave_load wave;
-        if (muon_plan_get_wave(o->plan, t->rank, w, &wave, sizeof wave) != MUON_OK)
+        muon_wave_load *wave = &t->waves[w].load;
+        if (muon_plan_get_wave(o->plan, t->rank, w, wave, sizeof *wave) != MUON_OK)
             return cli_fail_library();
-        plan_span *span = t->waves[w];
+        plan_span *span = t->waves[w].lanes;
         size_t depth = (size_t)settings->in_flight;
-        double room = w >= depth ? t->waves[w - depth][PLAN_SCATTER].end : 0;
-        double gather = busier(wave.gather_bytes_sent, wave.gather_bytes_received);
-        double scatter = busier(wave.scatter_bytes_sent, wave.scatter_bytes_received);
+        double room = w >= depth ? t->waves[w - depth].lanes[PLAN_SCATTER].end : 0;
+        double gather = busier(wave->gather_bytes_sent, wave->gather_bytes_received);
+        double scatter = busier(wave->scatter_bytes_sent, wave->scatter_bytes_received);
         span[PLAN_GATHER] = next_span(end[PLAN_GATHER], room, gather * seconds_per_byte);
         span[PLAN_COMPUTE] = next_span(end[PLAN_COMPUTE], span[PLAN_GATHER].end,
-                                       wave.flops / settings->machine.flops);
+                                       wave->flops / settings->machine.flops);
         span[PLAN_SCATTER] =
             next_span(end[PLAN_SCATTER], span[PLAN_COMPUTE].end, scatter * seconds_per_byte);
         for (int lane = 0; lane < PLAN_LANES; lane++)
             end[lane] = span[lane].end;
     }
-    t->end = end[PLAN_SCATTER];
     return CLI_DONE;
 }
 

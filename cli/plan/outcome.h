@@ -5,6 +5,8 @@
 #include "cli/plan/case.h"
 #include "muon/plan.h"
 
+#include <jansson.h>
+
 typedef struct plan_share { /* of the work, on one rank */
     int64_t matrices;
     double seconds;
@@ -50,12 +52,16 @@ typedef struct plan_span { /* seconds from the start of the step's messages */
 
 enum { PLAN_GATHER, PLAN_COMPUTE, PLAN_SCATTER, PLAN_LANES };
 
+typedef struct plan_wave {
+    muon_wave_load load;
+    plan_span lanes[PLAN_LANES];
+} plan_wave;
+
 typedef struct plan_timeline {
     int rank;
     muon_rank_load load;
     size_t nwaves;
-    plan_span (*waves)[PLAN_LANES]; /* [nwaves] */
-    double end;
+    plan_wave *waves; /* [nwaves] */
 } plan_timeline;
 
 /* When one rank would gather, compute and scatter each wave if it never waited for another: at the
@@ -68,5 +74,8 @@ void plan_timeline_destroy(plan_timeline *t);
 void plan_print_text(const plan_outcome *o);
 int plan_print_ranks(const plan_outcome *o);           /* a table of chosen ranks */
 int plan_print_json(const plan_outcome *o, int ranks); /* ranks: with the chosen ones */
+json_t *plan_json(const plan_outcome *o);              /* what it prints, and of one rank */
+json_t *plan_json_rank(int rank, const muon_rank_load *load);
+int plan_write_page(const plan_outcome *o, const char *path);
 
 #endif

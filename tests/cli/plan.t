@@ -107,12 +107,26 @@ $ muonctl plan gpt2-124m --mesh fsdp=2 --budget 1000
 ? 1
 
 # A trillion parameters on 4,096 ranks, and a mesh in which nothing divides.
-$ muonctl plan kimi-k2 --mesh fsdp=512,ep=8 | sed -n '1p; 4p'
+$ muonctl plan kimi-k2 --mesh fsdp=512,ep=8 --html plan.html | sed -n '1p; 4p'
 kimi-k2-1t on 4,096 ranks: fsdp 512 x ep 8
 matrices    69,668 in 668 tensors, 1.02 T parameters, 16.9 Pflop per step
 $ muonctl plan glm-5 --mesh replicate=3,fsdp=7,ep=5,tp=3 --json | grep -o '"ranks":[0-9]*\|"padding_bytes":0,"work'
 "ranks":315
 "padding_bytes":0,"work
+
+# The page stands alone: nothing is fetched, nothing is left to fill in, and no number is none.
+$ grep -o 'https\?:[^"'"'"' ]*\|href=\|src=\|@[a-z.]*@' plan.html | sort -u
+http://www.w3.org/1999/xhtml
+http://www.w3.org/2000/svg
+$ sed -n 's/.*id="data">//p' plan.html >data; grep -o '"groups":[0-9]*' data; grep -c 'nan\|inf[^l]' data; grep -o '"state_bytes":' data | wc -l | tr -d ' '
+"groups":64
+0
+132
+# For one rank and for two as well.
+$ for n in 1 2; do muonctl plan gpt2-124m --mesh fsdp=$n --html small.html >log; grep -o '"role":"[a-z ]*"' small.html; done
+"role":"the only one"
+"role":"the busiest"
+"role":"the idlest"
 
 # Other models.
 $ printf '{"mine-1b": [{"name": "q", "layers": 3, "rows": 40, "cols": 24}, {"name": "up", "expert_matrices": 7, "rows": 8, "cols": 24, "tp": "none"}]}' >mine.json
@@ -136,7 +150,7 @@ $ muonctl plan --help
 Usage: muonctl plan MODEL... [--mesh AXES] [--profile NAME] [--flops X]
        [--node-bandwidth X] [--bandwidth X] [--ranks-per-node N] [--wire TYPE]
        [--threads N] [--budget BYTES] [--in-flight N] [--config FILE]
-       [--models FILE] [--list] [--ranks] [--params] [--json]
+       [--models FILE] [--list] [--ranks] [--params] [--html FILE] [--json]
 
 Plans the step of a model on a mesh: which rank orthogonalizes which matrix,
 the time predicted for a machine against the lower bound, bytes, balance and
@@ -170,10 +184,12 @@ Options:
   --ranks               what each rank has to do; of more than 64, the busiest,
                         the middle, the idlest
   --params              every parameter with its matrices and owners
+  --html FILE           a page to look at: load of the ranks, waves in time,
+                        who sends to whom, other schemes
   --json                print one line of JSON
   --help                this text
 
 Example:
   muonctl plan qwen3.5-397b-a17b --mesh fsdp=64,ep=8
-  muonctl plan kimi-k2 --mesh fsdp=256,ep=8 --profile gpu
+  muonctl plan kimi-k2 --mesh fsdp=256,ep=8 --profile gpu --html plan.html
   muonctl plan model-*.safetensors --mesh fsdp=16,tp=4 --json

@@ -120,6 +120,12 @@ $ muonctl plan gpt2-124m --json --params
 ? 2
 
 # Files that cannot be written are failed runs, and then nothing is printed.
+$ muonctl plan gpt2-124m --html nowhere/plan.html
+2> muonctl: plan: nowhere/plan.html: cannot be written: No such file or directory
+? 1
+$ muonctl plan gpt2-124m --html /dev/full
+2> muonctl: plan: /dev/full: cannot be written: No space left on device
+? 1
 $ muonctl plan gpt2-124m --json >/dev/full
 2> muonctl: plan: writing to standard output failed
 ? 1

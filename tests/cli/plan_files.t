@@ -17,8 +17,10 @@ scale                                          [1]         adamw
 model.layers.0.mlp.experts.*.down_proj.weight  [16, 8]     muon (expert)  [16, 8]      0.8     gram
 stacked.experts                                [3, 8, 16]  muon (expert)  3 x [8, 16]  0.8     gram
 # One file alone: the name of a file in another directory is enough for the title.
-$ mkdir dir && cp a.safetensors 'dir/a <&> b.safetensors' && muonctl plan 'dir/a <&> b.safetensors' | head -1
+$ mkdir dir && cp a.safetensors 'dir/a <&> b.safetensors' && muonctl plan 'dir/a <&> b.safetensors' --html p.html | head -1
 a <&> b.safetensors on 1 rank
+$ grep -o '"model":"[^"]*"' p.html
+"model":"a \u003c&> b.safetensors"
 
 # The same expert twice, the same tensor twice, no files, no matrices.
 $ muonctl plan a.safetensors a.safetensors
