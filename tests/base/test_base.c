@@ -18,9 +18,8 @@ static float float_of(uint32_t bits)
 
 /* ---- bf16 */
 
-static void every_bf16_survives_a_round_trip(void **state)
+TEST(every_bf16_survives_a_round_trip)
 {
-    (void)state;
     for (uint32_t b = 0; b < 65536; b++) {
         uint16_t in = (uint16_t)b, out;
         float x;
@@ -33,9 +32,8 @@ static void every_bf16_survives_a_round_trip(void **state)
     }
 }
 
-static void rounding_is_to_nearest_and_ties_go_to_even(void **state)
+TEST(rounding_is_to_nearest_and_ties_go_to_even)
 {
-    (void)state;
     static const struct {
         uint32_t in;
         uint16_t want;
@@ -53,9 +51,8 @@ static void rounding_is_to_nearest_and_ties_go_to_even(void **state)
     }
 }
 
-static void stochastic_rounding_is_unbiased(void **state)
+TEST(stochastic_rounding_is_unbiased)
 {
-    (void)state;
     enum { N = 200000 };
     static float x[N];
     static uint16_t narrow[N];
@@ -75,9 +72,8 @@ static void stochastic_rounding_is_unbiased(void **state)
     }
 }
 
-static void stochastic_rounding_depends_on_key_and_index_only(void **state)
+TEST(stochastic_rounding_depends_on_key_and_index_only)
 {
-    (void)state;
     enum { N = 5000 };
     static float x[N];
     static uint16_t whole[N], parts[N], other[N];
@@ -101,9 +97,8 @@ static void stochastic_rounding_depends_on_key_and_index_only(void **state)
     }
 }
 
-static void stochastic_rounding_keeps_exact_values_and_makes_no_infinity(void **state)
+TEST(stochastic_rounding_keeps_exact_values_and_makes_no_infinity)
 {
-    (void)state;
     static const uint32_t kept[] = {0x3f800000, 0x00000000, 0x80000000, 0x7f7f0000,
                                     0xff7f0000, 0x7f800000, 0xff800000};
     for (int64_t index = 0; index < 2000; index++) {
@@ -138,9 +133,8 @@ static void count(void *arg, int64_t index, int worker)
     if (worker > atomic_load(&t->worst_worker)) atomic_store(&t->worst_worker, worker);
 }
 
-static void every_index_runs_exactly_once(void **state)
+TEST(every_index_runs_exactly_once)
 {
-    (void)state;
     for (int threads = 1; threads <= 5; threads++) {
         pool *p = NULL;
         assert_ok(muon__pool_create(&p, threads));
@@ -156,9 +150,8 @@ static void every_index_runs_exactly_once(void **state)
     }
 }
 
-static void a_pool_survives_thousands_of_short_rounds(void **state)
+TEST(a_pool_survives_thousands_of_short_rounds)
 {
-    (void)state;
     pool *p = NULL;
     assert_ok(muon__pool_create(&p, 4));
     tally t = {0};
@@ -169,9 +162,8 @@ static void a_pool_survives_thousands_of_short_rounds(void **state)
     muon__pool_destroy(p);
 }
 
-static void no_pool_means_the_calling_thread(void **state)
+TEST(no_pool_means_the_calling_thread)
 {
-    (void)state;
     tally t = {0};
     muon__pool_run(NULL, 10, count, &t);
     assert_int_equal(t.done[9], 1);
@@ -179,9 +171,8 @@ static void no_pool_means_the_calling_thread(void **state)
     muon__pool_destroy(NULL);
 }
 
-static void zero_threads_means_all_this_process_may_use(void **state)
+TEST(zero_threads_means_all_this_process_may_use)
 {
-    (void)state;
     pool *p = NULL;
     assert_ok(muon__pool_create(&p, 0));
     assert_int_equal(muon__pool_threads(p), muon__pool_available());
@@ -190,9 +181,8 @@ static void zero_threads_means_all_this_process_may_use(void **state)
 
 /* ---- Arena */
 
-static void an_arena_measures_and_then_hands_out_aligned_zeros(void **state)
+TEST(an_arena_measures_and_then_hands_out_aligned_zeros)
 {
-    (void)state;
     arena a = {0};
     char *bytes = NULL;
     double *doubles = NULL;
@@ -213,9 +203,8 @@ static void an_arena_measures_and_then_hands_out_aligned_zeros(void **state)
     muon__arena_free(&a);
 }
 
-static void an_arena_refuses_what_no_machine_has(void **state)
+TEST(an_arena_refuses_what_no_machine_has)
 {
-    (void)state;
     arena a = {0};
     muon__arena_take(&a, INT64_MAX, 4);
     assert_fails(muon__arena_alloc(&a, "huge thing"), MUON_E_NOMEM, "huge thing");
@@ -226,9 +215,8 @@ static void an_arena_refuses_what_no_machine_has(void **state)
 
 /* ---- Status */
 
-static void every_status_has_a_name_and_a_text(void **state)
+TEST(every_status_has_a_name_and_a_text)
 {
-    (void)state;
     assert_string_equal(muon_status_name(MUON_OK), "MUON_OK");
     assert_string_equal(muon_status_name(MUON_E_SHAPE), "MUON_E_SHAPE");
     assert_string_equal(muon_status_text(MUON_E_NOMEM), "out of memory");
@@ -236,9 +224,8 @@ static void every_status_has_a_name_and_a_text(void **state)
     assert_string_equal(muon_status_text((muon_status)-999), "unknown status");
 }
 
-static void long_messages_are_cut_not_overrun(void **state)
+TEST(long_messages_are_cut_not_overrun)
 {
-    (void)state;
     static char text[3000];
     memset(text, 'x', sizeof text - 1);
     muon__fail(MUON_E_ARG, "%s", text);
@@ -248,24 +235,4 @@ static void long_messages_are_cut_not_overrun(void **state)
     muon__fail(MUON_E_ARG, "rows are %d", 3);
     assert_int_equal(muon__fail_in(MUON_E_SHAPE, "param '%s'", "w"), MUON_E_SHAPE);
     assert_string_equal(muon_last_error(), "param 'w': rows are 3");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_bf16_survives_a_round_trip),
-        cmocka_unit_test(rounding_is_to_nearest_and_ties_go_to_even),
-        cmocka_unit_test(stochastic_rounding_is_unbiased),
-        cmocka_unit_test(stochastic_rounding_depends_on_key_and_index_only),
-        cmocka_unit_test(stochastic_rounding_keeps_exact_values_and_makes_no_infinity),
-        cmocka_unit_test(every_index_runs_exactly_once),
-        cmocka_unit_test(a_pool_survives_thousands_of_short_rounds),
-        cmocka_unit_test(no_pool_means_the_calling_thread),
-        cmocka_unit_test(zero_threads_means_all_this_process_may_use),
-        cmocka_unit_test(an_arena_measures_and_then_hands_out_aligned_zeros),
-        cmocka_unit_test(an_arena_refuses_what_no_machine_has),
-        cmocka_unit_test(every_status_has_a_name_and_a_text),
-        cmocka_unit_test(long_messages_are_cut_not_overrun),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

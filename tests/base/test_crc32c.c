@@ -32,9 +32,8 @@ static void assert_crc(uint32_t got, uint32_t want, const char *what, size_t n)
     if (got != want) fail_msg("%s of %zu bytes: got %08x, want %08x", what, n, got, want);
 }
 
-static void known_texts_have_their_known_checksums(void **state)
+TEST(known_texts_have_their_known_checksums)
 {
-    (void)state;
     unsigned char zeros[32] = {0};
     unsigned char ones[32];
     unsigned char up[32];
@@ -65,9 +64,8 @@ static void known_texts_have_their_known_checksums(void **state)
     }
 }
 
-static void both_ways_agree_at_every_length_and_alignment(void **state)
+TEST(both_ways_agree_at_every_length_and_alignment)
 {
-    (void)state;
     testlib_seed(1);
     enum { LONGEST = 200, ALIGNMENTS = 17 };
     unsigned char *bytes = random_bytes(LONGEST + ALIGNMENTS);
@@ -82,9 +80,8 @@ static void both_ways_agree_at_every_length_and_alignment(void **state)
 }
 
 /* Around every multiple of 3 stretches of any size that is a power of two. */
-static void both_ways_agree_at_large_lengths(void **state)
+TEST(both_ways_agree_at_large_lengths)
 {
-    (void)state;
     testlib_seed(2);
     size_t most = ((size_t)3 << 18) + 32;
     unsigned char *bytes = random_bytes(most);
@@ -98,9 +95,8 @@ static void both_ways_agree_at_large_lengths(void **state)
     free(bytes);
 }
 
-static void a_checksum_goes_on_where_it_stopped(void **state)
+TEST(a_checksum_goes_on_where_it_stopped)
 {
-    (void)state;
     testlib_seed(3);
     size_t n = 10000;
     unsigned char *bytes = random_bytes(n);
@@ -112,9 +108,8 @@ static void a_checksum_goes_on_where_it_stopped(void **state)
 }
 
 /* The parts [cuts[i], cuts[i + 1]) are visited in a random order; some are empty. */
-static void shares_of_any_parts_in_any_order_make_the_whole(void **state)
+TEST(shares_of_any_parts_in_any_order_make_the_whole)
 {
-    (void)state;
     testlib_seed(4);
     enum { PARTS = 20 };
     for (int round = 0; round < 300; round++) {
@@ -147,9 +142,8 @@ static void shares_of_any_parts_in_any_order_make_the_whole(void **state)
 }
 
 /* Bytes in front of `zeros` zero bytes: computed by walking over all of them. */
-static void shares_agree_with_real_zeros_behind(void **state)
+TEST(shares_agree_with_real_zeros_behind)
 {
-    (void)state;
     testlib_seed(5);
     enum { MOST = 70000 };
     unsigned char *bytes = calloc(MOST + 8, 1);
@@ -172,9 +166,8 @@ static uint32_t move_on(uint32_t share, int64_t by)
     return muon__crc32c_share(bytes, 4, by - 4);
 }
 
-static void shares_compose_at_any_distance(void **state)
+TEST(shares_compose_at_any_distance)
 {
-    (void)state;
     testlib_seed(6);
     for (int round = 0; round < 2000; round++) {
         int bits = (int)(testlib_bits() % 61) + 1;
@@ -191,9 +184,8 @@ static void shares_compose_at_any_distance(void **state)
 
 /* x has the order 2^31 - 1 modulo P, so that so many bytes further, or any multiple, nothing
  * changes: an oracle for distances that nobody can walk. */
-static void distances_of_a_full_period_change_nothing(void **state)
+TEST(distances_of_a_full_period_change_nothing)
 {
-    (void)state;
     int64_t period = ((int64_t)1 << 31) - 1;
     unsigned char byte = 0x5a;
     uint32_t want = muon__crc32c_share(&byte, 1, 77);
@@ -203,9 +195,8 @@ static void distances_of_a_full_period_change_nothing(void **state)
     assert_int_equal(muon__crc32c_whole(want, 3 * period + 5), muon__crc32c_whole(want, 5));
 }
 
-static void every_flipped_bit_is_noticed(void **state)
+TEST(every_flipped_bit_is_noticed)
 {
-    (void)state;
     testlib_seed(7);
     enum { N = 4000 };
     unsigned char *bytes = random_bytes(N);
@@ -217,20 +208,4 @@ static void every_flipped_bit_is_noticed(void **state)
     }
     assert_int_equal(muon__crc32c(0, bytes, N), good);
     free(bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_texts_have_their_known_checksums),
-        cmocka_unit_test(both_ways_agree_at_every_length_and_alignment),
-        cmocka_unit_test(both_ways_agree_at_large_lengths),
-        cmocka_unit_test(a_checksum_goes_on_where_it_stopped),
-        cmocka_unit_test(shares_of_any_parts_in_any_order_make_the_whole),
-        cmocka_unit_test(shares_agree_with_real_zeros_behind),
-        cmocka_unit_test(shares_compose_at_any_distance),
-        cmocka_unit_test(distances_of_a_full_period_change_nothing),
-        cmocka_unit_test(every_flipped_bit_is_noticed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

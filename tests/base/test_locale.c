@@ -31,17 +31,27 @@ static void write_numeric(const char *path)
     fclose(file);
 }
 
-/* 0 if the C library does not take it. */
-static int use_commas(const scratch *dir)
+static scratch dir;
+
+static void use_commas(void)
 {
     char path[600];
-    snprintf(path, sizeof path, "%s/comma", dir->path);
+    dir = scratch_make();
+    snprintf(path, sizeof path, "%s/comma", dir.path);
     mkdir(path, 0700);
-    snprintf(path, sizeof path, "%s/comma/LC_NUMERIC", dir->path);
+    snprintf(path, sizeof path, "%s/comma/LC_NUMERIC", dir.path);
     write_numeric(path);
-    setenv("LOCPATH", dir->path, 1);
-    return setlocale(LC_NUMERIC, "comma") != NULL && localeconv()->decimal_point[0] == ',';
+    setenv("LOCPATH", dir.path, 1);
+    if (!setlocale(LC_NUMERIC, "comma") || localeconv()->decimal_point[0] != ',')
+        fail_msg("this C library does not take the locale that the test has made");
 }
+
+static void remove_dir(void)
+{
+    scratch_remove(&dir);
+}
+
+AROUND_ALL(use_commas, remove_dir)
 
 static int has_comma(void)
 {
@@ -52,9 +62,8 @@ static int has_comma(void)
 
 /* ---- The tests; the locale of the process has commas */
 
-static void a_group_is_set_with_a_point(void **state)
+TEST(a_group_is_set_with_a_point)
 {
-    (void)state;
     muon_group group;
     muon_group_init(&group, sizeof group);
     assert_ok(muon_group_set(&group, "lr", "0.02"));
@@ -77,9 +86,8 @@ static void keep_log(void *user, muon_log_level level, const char *message)
     keep_text(user, message, strlen(message));
 }
 
-static void a_plan_is_printed_with_points(void **state)
+TEST(a_plan_is_printed_with_points)
 {
-    (void)state;
     fleet f;
     save_fleet(&f, 2);
     muon_plan *plan = NULL;
@@ -93,9 +101,8 @@ static void a_plan_is_printed_with_points(void **state)
     assert_true(has_comma());
 }
 
-static void a_checkpoint_has_points_and_comes_back(void **state)
+TEST(a_checkpoint_has_points_and_comes_back)
 {
-    const scratch *dir = *state;
     static char text[4096];
     *text = 0;
     fleet f;
@@ -107,7 +114,7 @@ static void a_checkpoint_has_points_and_comes_back(void **state)
     assert_ok(ship_create(&s, &f, NULL));
     assert_ok(ship_run(&s, 1, 2));
     char root[600];
-    snprintf(root, sizeof root, "%s/run", dir->path);
+    snprintf(root, sizeof root, "%s/run", dir.path);
     assert_ok(ship_save(&s, root, 2));
     muon_checkpoint *c = NULL;
     assert_ok(muon_checkpoint_open(&c, root));
@@ -132,34 +139,14 @@ static void a_checkpoint_has_points_and_comes_back(void **state)
 }
 
 /* uselocale: of one thread, beside that of the process. */
-static void a_locale_of_the_thread_stays_the_threads(void **state)
+TEST(a_locale_of_the_thread_stays_the_threads)
 {
-    (void)state;
     locale_t comma = duplocale(LC_GLOBAL_LOCALE);
     setlocale(LC_NUMERIC, "C");
     assert_true(comma != (locale_t)0);
     uselocale(comma);
-    a_group_is_set_with_a_point(NULL);
+    a_group_is_set_with_a_point();
     assert_true(uselocale((locale_t)0) == comma);
     uselocale(LC_GLOBAL_LOCALE);
     freelocale(comma);
-}
-
-int main(void)
-{
-    scratch dir = scratch_make();
-    if (!use_commas(&dir)) {
-        puts("this C library does not take the locale that the test has made");
-        scratch_remove(&dir);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_group_is_set_with_a_point),
-        cmocka_unit_test(a_plan_is_printed_with_points),
-        cmocka_unit_test_prestate(a_checkpoint_has_points_and_comes_back, &dir),
-        cmocka_unit_test(a_locale_of_the_thread_stays_the_threads),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_remove(&dir);
-    return failed;
 }

@@ -132,9 +132,8 @@ static void check_steps(const ship *want, const fleet *f, size_t m, when w)
     ship_destroy(&s);
 }
 
-static void no_mode_of_the_host_changes_a_bit_of_a_step(void **state)
+TEST(no_mode_of_the_host_changes_a_bit_of_a_step)
 {
-    (void)state;
     for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
         fleet f;
         make_fleet(&f, 1);
@@ -170,9 +169,8 @@ static void step_in_another_mode(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void every_rank_may_have_its_own(void **state)
+TEST(every_rank_may_have_its_own)
 {
-    (void)state;
     fleet f;
     make_fleet(&f, 3);
     ship want;
@@ -187,9 +185,8 @@ static void every_rank_may_have_its_own(void **state)
 
 /* ---- Errors */
 
-static void errors_give_the_mode_back(void **state)
+TEST(errors_give_the_mode_back)
 {
-    (void)state;
     fleet f;
     make_fleet(&f, 1);
     ship s;
@@ -230,9 +227,8 @@ static void errors_give_the_mode_back(void **state)
 }
 
 /* A NaN skips the step; where it traps, no signal must come of it. */
-static void a_nan_is_skipped_where_it_would_trap(void **state)
+TEST(a_nan_is_skipped_where_it_would_trap)
 {
-    (void)state;
     fleet f;
     make_fleet(&f, 1);
     ship s;
@@ -291,9 +287,8 @@ static void on_consumed(void *user, size_t index)
     set(h->m);
 }
 
-static void callbacks_run_in_the_mode_of_the_host(void **state)
+TEST(callbacks_run_in_the_mode_of_the_host)
 {
-    (void)state;
     heard h = {.m = &modes[0]};
     assert_ok(muon_ortho_create(&h.ortho, 1, 40, 90, NULL, 1, NULL));
     fleet f;
@@ -345,9 +340,8 @@ static muon_status print_plan(char *to, const muon_plan *plan)
     return MUON_OK;
 }
 
-static void plans_and_settings_are_the_same(void **state)
+TEST(plans_and_settings_are_the_same)
 {
-    (void)state;
     fleet f;
     make_fleet(&f, 64);
     muon_plan *want = NULL;
@@ -372,9 +366,8 @@ static void plans_and_settings_are_the_same(void **state)
     muon_plan_destroy(want);
 }
 
-static void orthogonalization_alone_is_the_same(void **state)
+TEST(orthogonalization_alone_is_the_same)
 {
-    (void)state;
     enum { BATCH = 5, ROWS = 60, COLS = 90, N = BATCH * ROWS * COLS };
     static float x[N], want[N], got[N];
     testlib_seed(3);
@@ -393,9 +386,8 @@ static void orthogonalization_alone_is_the_same(void **state)
     }
 }
 
-static void a_checkpoint_is_the_same_and_loads_the_same(void **state)
+TEST(a_checkpoint_is_the_same_and_loads_the_same)
 {
-    (void)state;
     fleet f;
     make_fleet(&f, 1);
     f.groups[MUONS].lr = 0.1;
@@ -428,19 +420,4 @@ static void a_checkpoint_is_the_same_and_loads_the_same(void **state)
     }
     ship_destroy(&want);
     scratch_remove(&dir);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_mode_of_the_host_changes_a_bit_of_a_step),
-        cmocka_unit_test(every_rank_may_have_its_own),
-        cmocka_unit_test(errors_give_the_mode_back),
-        cmocka_unit_test(a_nan_is_skipped_where_it_would_trap),
-        cmocka_unit_test(callbacks_run_in_the_mode_of_the_host),
-        cmocka_unit_test(plans_and_settings_are_the_same),
-        cmocka_unit_test(orthogonalization_alone_is_the_same),
-        cmocka_unit_test(a_checkpoint_is_the_same_and_loads_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,9 +61,8 @@ static size_t pages_in_memory(const region *r)
     return count;
 }
 
-static void a_region_is_aligned_rounded_up_and_zero(void **state)
+TEST(a_region_is_aligned_rounded_up_and_zero)
 {
-    (void)state;
     static const size_t sizes[] = {
         1, 4096, REGION_ALIGN - 1, REGION_ALIGN, REGION_ALIGN + 1, 5 * REGION_ALIGN};
     for (size_t i = 0; i < COUNT(sizes); i++) {
@@ -81,9 +80,8 @@ static void a_region_is_aligned_rounded_up_and_zero(void **state)
     }
 }
 
-static void no_bytes_are_no_region(void **state)
+TEST(no_bytes_are_no_region)
 {
-    (void)state;
     region r = {.bytes = 1};
     assert_ok(muon__region_reserve(&r, 0, "test"));
     assert_null(r.base);
@@ -96,9 +94,8 @@ static void no_bytes_are_no_region(void **state)
     muon__region_release(&zeroed);
 }
 
-static void what_cannot_be_addressed_is_an_error_that_names_it(void **state)
+TEST(what_cannot_be_addressed_is_an_error_that_names_it)
 {
-    (void)state;
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - REGION_ALIGN, SIZE_MAX - 2 * REGION_ALIGN,
                                    SIZE_MAX / 2};
     for (size_t i = 0; i < COUNT(sizes); i++) {
@@ -113,9 +110,8 @@ static void what_cannot_be_addressed_is_an_error_that_names_it(void **state)
     mmap_error = 0;
 }
 
-static void a_region_takes_no_memory_before_it_is_touched(void **state)
+TEST(a_region_takes_no_memory_before_it_is_touched)
 {
-    (void)state;
     region r;
     assert_ok(muon__region_reserve(&r, 16 * REGION_ALIGN, "test"));
     assert_int_equal(pages_in_memory(&r), 0);
@@ -126,9 +122,8 @@ static void a_region_takes_no_memory_before_it_is_touched(void **state)
 }
 
 /* The system's own way, a system that is interrupted, and one that does not know of it. */
-static void touching_keeps_what_is_there_and_leaves_no_page_out(void **state)
+TEST(touching_keeps_what_is_there_and_leaves_no_page_out)
 {
-    (void)state;
     static const struct {
         int error, times;
     } cases[] = {{0, 0}, {EINTR, 3}, {EAGAIN, 1}, {EINVAL, 1}};
@@ -148,9 +143,8 @@ static void touching_keeps_what_is_there_and_leaves_no_page_out(void **state)
     }
 }
 
-static void memory_that_is_not_there_is_an_error(void **state)
+TEST(memory_that_is_not_there_is_an_error)
 {
-    (void)state;
     region r;
     assert_ok(muon__region_reserve(&r, REGION_ALIGN, "state"));
     fail_advice(MADV_POPULATE_WRITE, ENOMEM, 1);
@@ -167,9 +161,8 @@ static void memory_that_is_not_there_is_an_error(void **state)
     assert_fails(muon__region_touch(&large, "state"), MUON_E_NOMEM, "state: no memory for");
 }
 
-static void what_is_dropped_is_zero_again_and_gone(void **state)
+TEST(what_is_dropped_is_zero_again_and_gone)
 {
-    (void)state;
     for (int locked = 0; locked < 2; locked++) {
         region r;
         assert_ok(muon__region_reserve(&r, 2 * REGION_ALIGN, "test"));
@@ -185,18 +178,4 @@ static void what_is_dropped_is_zero_again_and_gone(void **state)
                 fail_msg("byte %zu is %d", at, r.base[at]);
         muon__region_release(&r);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_region_is_aligned_rounded_up_and_zero),
-        cmocka_unit_test(no_bytes_are_no_region),
-        cmocka_unit_test(what_cannot_be_addressed_is_an_error_that_names_it),
-        cmocka_unit_test(a_region_takes_no_memory_before_it_is_touched),
-        cmocka_unit_test(touching_keeps_what_is_there_and_leaves_no_page_out),
-        cmocka_unit_test(memory_that_is_not_there_is_an_error),
-        cmocka_unit_test(what_is_dropped_is_zero_again_and_gone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

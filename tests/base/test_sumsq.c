@@ -37,9 +37,8 @@ static void shuffle(float *x, int64_t n)
     }
 }
 
-static void any_order_gives_the_same_bits(void **state)
+TEST(any_order_gives_the_same_bits)
 {
-    (void)state;
     testlib_seed(1);
     float *x = wild(N);
     double first = value_of(x, N);
@@ -51,9 +50,8 @@ static void any_order_gives_the_same_bits(void **state)
     free(x);
 }
 
-static void any_partition_and_merge_order_gives_the_same_bits(void **state)
+TEST(any_partition_and_merge_order_gives_the_same_bits)
 {
-    (void)state;
     testlib_seed(2);
     float *x = wild(N);
     double whole = value_of(x, N);
@@ -74,9 +72,8 @@ static void any_partition_and_merge_order_gives_the_same_bits(void **state)
     free(x);
 }
 
-static void the_value_agrees_with_long_double(void **state)
+TEST(the_value_agrees_with_long_double)
 {
-    (void)state;
     testlib_seed(3);
     static const double scales[] = {1e-38, 1e-30, 1e-20, 1e-3, 1, 1e10, 1e30, 1e37};
     for (size_t s = 0; s < COUNT(scales); s++) {
@@ -92,9 +89,8 @@ static void the_value_agrees_with_long_double(void **state)
     }
 }
 
-static void single_elements_are_exact(void **state)
+TEST(single_elements_are_exact)
 {
-    (void)state;
     static const float values[] = {0,       1,       -3,     0.1f,  1e-45f,
                                    -1e-40f, 3.4e38f, 1e-20f, 65504, 1.1754944e-38f};
     for (size_t i = 0; i < COUNT(values); i++) {
@@ -105,9 +101,8 @@ static void single_elements_are_exact(void **state)
     assert_true(value_of(values, 0) == 0);
 }
 
-static void long_sums_of_the_largest_floats_do_not_overflow(void **state)
+TEST(long_sums_of_the_largest_floats_do_not_overflow)
 {
-    (void)state;
     static float x[1 << 16];
     for (size_t i = 0; i < COUNT(x); i++)
         x[i] = 3.4e38f;
@@ -118,9 +113,8 @@ static void long_sums_of_the_largest_floats_do_not_overflow(void **state)
     testlib_assert_error(fabs(muon__sumsq_value(&s) / want - 1), 1e-12, "33 million of 3.4e38");
 }
 
-static void one_nan_or_infinity_is_found_anywhere(void **state)
+TEST(one_nan_or_infinity_is_found_anywhere)
 {
-    (void)state;
     static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
     for (size_t b = 0; b < COUNT(bad); b++) {
         for (int at = 0; at < 37; at++) {
@@ -137,9 +131,8 @@ static void one_nan_or_infinity_is_found_anywhere(void **state)
     }
 }
 
-static void bf16_counts_like_the_floats_it_stands_for(void **state)
+TEST(bf16_counts_like_the_floats_it_stands_for)
 {
-    (void)state;
     testlib_seed(4);
     static float x[5001];
     static uint16_t narrow[5001];
@@ -152,9 +145,8 @@ static void bf16_counts_like_the_floats_it_stands_for(void **state)
     assert_memory_equal(&want, &got, sizeof want);
 }
 
-static void threads_share_a_sum_without_changing_it(void **state)
+TEST(threads_share_a_sum_without_changing_it)
 {
-    (void)state;
     testlib_seed(5);
     int64_t n = 64 * 8192 + 123;
     float *x = wild(n);
@@ -169,19 +161,4 @@ static void threads_share_a_sum_without_changing_it(void **state)
         muon__pool_destroy(p);
     }
     free(x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_order_gives_the_same_bits),
-        cmocka_unit_test(any_partition_and_merge_order_gives_the_same_bits),
-        cmocka_unit_test(the_value_agrees_with_long_double),
-        cmocka_unit_test(single_elements_are_exact),
-        cmocka_unit_test(long_sums_of_the_largest_floats_do_not_overflow),
-        cmocka_unit_test(one_nan_or_infinity_is_found_anywhere),
-        cmocka_unit_test(bf16_counts_like_the_floats_it_stands_for),
-        cmocka_unit_test(threads_share_a_sum_without_changing_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

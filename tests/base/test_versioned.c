@@ -32,26 +32,23 @@ static muon_status load(thing *out, const void *src)
     return muon__struct_load(out, sizeof *out, sizeof(thing_old), src, "muon_thing");
 }
 
-static void a_struct_of_this_version_is_taken_as_it_is(void **state)
+TEST(a_struct_of_this_version_is_taken_as_it_is)
 {
-    (void)state;
     thing given = {sizeof given, 10, 20}, got;
     assert_ok(load(&got, &given));
     assert_true(got.struct_size == sizeof got && got.a == 10 && got.b == 20);
 }
 
-static void an_older_program_keeps_the_defaults_of_fields_it_does_not_know(void **state)
+TEST(an_older_program_keeps_the_defaults_of_fields_it_does_not_know)
 {
-    (void)state;
     thing_old given = {sizeof given, 10};
     thing got;
     assert_ok(load(&got, &given));
     assert_true(got.struct_size == sizeof got && got.a == 10 && got.b == 2);
 }
 
-static void a_newer_program_is_welcome_until_it_sets_a_newer_field(void **state)
+TEST(a_newer_program_is_welcome_until_it_sets_a_newer_field)
 {
-    (void)state;
     thing_new given = {.struct_size = sizeof given, .a = 10, .b = 20};
     thing got;
     assert_ok(load(&got, &given));
@@ -62,9 +59,8 @@ static void a_newer_program_is_welcome_until_it_sets_a_newer_field(void **state)
     assert_true(got.a == 1 && got.b == 2);
 }
 
-static void a_struct_may_grow_by_as_much_as_is_said(void **state)
+TEST(a_struct_may_grow_by_as_much_as_is_said)
 {
-    (void)state;
     static size_t newest[(sizeof(thing) + MUON__STRUCT_GROWTH) / sizeof(size_t)];
     thing got;
     newest[0] = sizeof newest;
@@ -72,9 +68,8 @@ static void a_struct_may_grow_by_as_much_as_is_said(void **state)
     assert_ok(muon__struct_store(newest, sizeof newest, &got, sizeof got, "muon_thing"));
 }
 
-static void a_size_that_makes_no_sense_is_refused_with_the_number(void **state)
+TEST(a_size_that_makes_no_sense_is_refused_with_the_number)
 {
-    (void)state;
     static const struct {
         size_t size;
         const char *part;
@@ -97,9 +92,8 @@ static void a_size_that_makes_no_sense_is_refused_with_the_number(void **state)
     assert_string_equal(muon_last_error(), "muon_thing is NULL");
 }
 
-static void arrays_go_by_the_size_of_their_first_element(void **state)
+TEST(arrays_go_by_the_size_of_their_first_element)
 {
-    (void)state;
     thing_new newer[3] = {{sizeof *newer, 1, 2, {0}}, {sizeof *newer, 3, 4, {0}}, {0}};
     thing_old older[3] = {{sizeof *older, 5}, {sizeof *older, 6}, {sizeof *older, 7}};
     thing got = defaults;
@@ -127,9 +121,8 @@ static void arrays_go_by_the_size_of_their_first_element(void **state)
         MUON_E_ARG);
 }
 
-static void init_writes_exactly_the_bytes_the_program_has(void **state)
+TEST(init_writes_exactly_the_bytes_the_program_has)
 {
-    (void)state;
     char bytes[sizeof(thing_new) + 1];
     for (size_t size = 0; size <= sizeof(thing_new); size++) {
         memset(bytes, 0x5a, sizeof bytes);
@@ -144,9 +137,8 @@ static void init_writes_exactly_the_bytes_the_program_has(void **state)
     }
 }
 
-static void store_writes_exactly_the_bytes_the_program_has(void **state)
+TEST(store_writes_exactly_the_bytes_the_program_has)
 {
-    (void)state;
     char bytes[sizeof(thing_new) + 1];
     thing have = {7, 10, 20};
     for (size_t size = 1; size <= sizeof(thing_new); size++) {
@@ -167,9 +159,8 @@ static void store_writes_exactly_the_bytes_the_program_has(void **state)
     assert_int_equal(muon__struct_store(NULL, 24, &have, sizeof have, "muon_thing"), MUON_E_ARG);
 }
 
-static void init_then_load_is_the_identity_for_any_age_of_program(void **state)
+TEST(init_then_load_is_the_identity_for_any_age_of_program)
 {
-    (void)state;
     thing_old older;
     thing_new newer;
     thing got;
@@ -180,20 +171,4 @@ static void init_then_load_is_the_identity_for_any_age_of_program(void **state)
     muon__struct_init(&newer, sizeof defaults, &defaults, sizeof newer);
     assert_ok(load(&got, &newer));
     assert_true(got.a == 1 && got.b == 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_struct_of_this_version_is_taken_as_it_is),
-        cmocka_unit_test(an_older_program_keeps_the_defaults_of_fields_it_does_not_know),
-        cmocka_unit_test(a_newer_program_is_welcome_until_it_sets_a_newer_field),
-        cmocka_unit_test(a_struct_may_grow_by_as_much_as_is_said),
-        cmocka_unit_test(a_size_that_makes_no_sense_is_refused_with_the_number),
-        cmocka_unit_test(arrays_go_by_the_size_of_their_first_element),
-        cmocka_unit_test(init_writes_exactly_the_bytes_the_program_has),
-        cmocka_unit_test(store_writes_exactly_the_bytes_the_program_has),
-        cmocka_unit_test(init_then_load_is_the_identity_for_any_age_of_program),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* testlib.h - what the tests share: seeded matrices with chosen spectra, an fp64 oracle of the
+/* testlib.h - what the tests share: TEST, seeded matrices with chosen spectra, an fp64 oracle of the
  * Newton-Schulz iteration, errors, and control over the library's allocations. */
 #ifndef TESTS_TESTLIB_H
 #define TESTS_TESTLIB_H
@@ -20,7 +20,42 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Fails with the library's message if a call is not MUON_OK. */
+/* ---- Tests. TEST(name) { ... } defines one; a program runs its own in the order of the source. */
+typedef struct testlib_test {
+    const char *name;
+    void (*run)(void);
+    int number; /* in the source */
+    struct testlib_test *next;
+} testlib_test;
+
+#define TEST(function)                                                                             \
+    static void function(void);                                                                    \
+    __attribute__((constructor)) static void add_##function(void)                                  \
+    {                                                                                              \
+        static testlib_test test = {#function, function, __COUNTER__, NULL};                       \
+        testlib_add(&test);                                                                        \
+    }                                                                                              \
+    static void function(void)
+/* Once in a file: what is done before its first test and after its last, or before and after each of
+ * them. NULL: nothing. */
+#define AROUND_ALL(before, after)                                                                  \
+    __attribute__((constructor)) static void around_all(void)                                      \
+    {                                                                                              \
+        testlib_around_all(before, after);                                                         \
+    }
+#define AROUND_EACH(before, after)                                                                 \
+    __attribute__((constructor)) static void around_each(void)                                     \
+    {                                                                                              \
+        testlib_around_each(before, after);                                                        \
+    }
+
+void testlib_add(testlib_test *test);
+void testlib_around_all(void (*before)(void), void (*after)(void));
+void testlib_around_each(void (*before)(void), void (*after)(void));
+const testlib_test *testlib_first(void);
+int testlib_run(void); /* all of them; for a main of one's own to return */
+
+/* ---- Expectations. Fails with the library's message if a call is not MUON_OK. */
 #define assert_ok(call) testlib_assert_status((call), MUON_OK, NULL, #call, __FILE__, __LINE__)
 /* Expects a status and, in the message, a text. */
 #define assert_fails(call, status, text)                                                           \

@@ -5,7 +5,7 @@
  *         rank_ok(muon__tree_run(...));
  *         rank_check(sum == 10, "sum is %d, want 10", sum);
  *     }
- *     static void ranks_add_up(void **state) { ranks_run(4, exchange, &thing); }
+ *     TEST(ranks_add_up) { ranks_run(4, exchange, &thing); }
  *
  * cmocka's asserts must only fire in the main thread: inside of a rank use those below. A rank that
  * fails one of them leaves its function at once; the test fails when all ranks have returned, with
