@@ -55,9 +55,8 @@ static void exchange(int rank, const muon_comm *comm, void *arg)
     muon__comm_close(comm, receives);
 }
 
-static void everybody_hears_everybody(void **state)
+TEST(everybody_hears_everybody)
 {
-    (void)state;
     static const int sizes[] = {1, 2, 3, 5, 8, 17};
     for (size_t i = 0; i < COUNT(sizes); i++) {
         int rounds = 50;
@@ -65,9 +64,8 @@ static void everybody_hears_everybody(void **state)
     }
 }
 
-static void messages_are_counted_where_they_are_sent(void **state)
+TEST(messages_are_counted_where_they_are_sent)
 {
-    (void)state;
     enum { RANKS = 3, ROUNDS = 7 };
     int rounds = ROUNDS;
     threads_world *world = NULL;
@@ -112,9 +110,8 @@ static void send_ahead(int rank, const muon_comm *comm, void *arg)
         muon__comm_close(comm, batch[i]);
 }
 
-static void messages_meet_in_the_order_of_their_channel(void **state)
+TEST(messages_meet_in_the_order_of_their_channel)
 {
-    (void)state;
     ranks_run(2, send_ahead, NULL);
 }
 
@@ -144,9 +141,8 @@ static void test_first(int rank, const muon_comm *comm, void *arg)
     muon__comm_close(comm, batch);
 }
 
-static void a_batch_is_done_until_it_is_started(void **state)
+TEST(a_batch_is_done_until_it_is_started)
 {
-    (void)state;
     ranks_run(2, test_first, NULL);
 }
 
@@ -167,9 +163,8 @@ static void send_much(int rank, const muon_comm *comm, void *arg)
     free(data);
 }
 
-static void a_big_message_arrives_whole(void **state)
+TEST(a_big_message_arrives_whole)
 {
-    (void)state;
     int64_t bytes = (int64_t)33 * 1024 * 1024 + 7;
     ranks_run(2, send_much, &bytes);
 }
@@ -188,9 +183,8 @@ static void mismatch(int rank, const muon_comm *comm, void *arg)
     muon__comm_close(comm, batch);
 }
 
-static void sizes_that_differ_are_an_error_on_both_ranks(void **state)
+TEST(sizes_that_differ_are_an_error_on_both_ranks)
 {
-    (void)state;
     int sizes[][2] = {{8, 16}, {16, 8}};
     for (size_t i = 0; i < COUNT(sizes); i++)
         for (int again = 0; again < 20; again++) /* either may come first */
@@ -230,9 +224,8 @@ static void wait_in_vain(int rank, const muon_comm *comm, void *arg)
     muon__comm_close(comm, batch);
 }
 
-static void a_timeout_names_who_is_waited_for(void **state)
+TEST(a_timeout_names_who_is_waited_for)
 {
-    (void)state;
     ranks_run(3, wait_in_vain, NULL);
 }
 
@@ -255,9 +248,8 @@ static void close_and_meet(int rank, const muon_comm *comm, void *arg)
     }
 }
 
-static void closing_an_active_batch_withdraws_its_messages(void **state)
+TEST(closing_an_active_batch_withdraws_its_messages)
 {
-    (void)state;
     int directions[] = {MUON_SEND, MUON_RECEIVE};
     for (size_t i = 0; i < COUNT(directions); i++)
         ranks_run(2, close_and_meet, &directions[i]);
@@ -294,15 +286,13 @@ static void withdraw_some(int rank, const muon_comm *comm, void *arg)
         if (rank == 1 || (i != 1 && i != 4)) muon__comm_close(comm, batch[i]);
 }
 
-static void others_in_the_queue_stay_in_order(void **state)
+TEST(others_in_the_queue_stay_in_order)
 {
-    (void)state;
     ranks_run(2, withdraw_some, NULL);
 }
 
-static void no_batch_is_a_batch_that_is_done(void **state)
+TEST(no_batch_is_a_batch_that_is_done)
 {
-    (void)state;
     threads_world *world = NULL;
     assert_ok(muon__threads_create(&world, 1));
     const muon_comm *comm = muon__threads_comm(world, 0);
@@ -322,9 +312,8 @@ static void no_batch_is_a_batch_that_is_done(void **state)
 
 /* ---- What is refused */
 
-static void messages_that_cannot_be_are_refused(void **state)
+TEST(messages_that_cannot_be_are_refused)
 {
-    (void)state;
     static const struct {
         muon_message message;
         const char *text;
@@ -354,9 +343,8 @@ static void messages_that_cannot_be_are_refused(void **state)
     muon__threads_destroy(world);
 }
 
-static void a_communicator_is_checked_when_it_is_loaded(void **state)
+TEST(a_communicator_is_checked_when_it_is_loaded)
 {
-    (void)state;
     threads_world *world = NULL;
     assert_ok(muon__threads_create(&world, 3));
     muon_comm good = *muon__threads_comm(world, 2);
@@ -395,9 +383,8 @@ static void a_communicator_is_checked_when_it_is_loaded(void **state)
     muon__threads_destroy(world);
 }
 
-static void every_function_of_a_transport_is_needed(void **state)
+TEST(every_function_of_a_transport_is_needed)
 {
-    (void)state;
     threads_world *world = NULL;
     assert_ok(muon__threads_create(&world, 1));
     const muon_comm_ops whole = *muon__threads_comm(world, 0)->ops;
@@ -425,9 +412,8 @@ static void every_function_of_a_transport_is_needed(void **state)
     muon__threads_destroy(world);
 }
 
-static void a_transport_sets_the_message(void **state)
+TEST(a_transport_sets_the_message)
 {
-    (void)state;
     assert_int_equal(muon_error_set(MUON_E_COMM, "rank %d: the cable is %s", 4, "out"),
                      MUON_E_COMM);
     assert_string_equal(muon_last_error(), "rank 4: the cable is out");
@@ -435,9 +421,8 @@ static void a_transport_sets_the_message(void **state)
     assert_string_equal(muon_last_error(), "again: rank 4: the cable is out");
 }
 
-static void memory_that_runs_out_leaves_nothing_behind(void **state)
+TEST(memory_that_runs_out_leaves_nothing_behind)
 {
-    (void)state;
     for (int64_t k = 0;; k++) {
         threads_world *world = NULL;
         testlib_allow_allocations(k);
@@ -455,26 +440,4 @@ static void memory_that_runs_out_leaves_nothing_behind(void **state)
         assert_int_equal(status, MUON_E_NOMEM);
         assert_true(k < 10);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everybody_hears_everybody),
-        cmocka_unit_test(messages_are_counted_where_they_are_sent),
-        cmocka_unit_test(messages_meet_in_the_order_of_their_channel),
-        cmocka_unit_test(a_batch_is_done_until_it_is_started),
-        cmocka_unit_test(a_big_message_arrives_whole),
-        cmocka_unit_test(sizes_that_differ_are_an_error_on_both_ranks),
-        cmocka_unit_test(a_timeout_names_who_is_waited_for),
-        cmocka_unit_test(closing_an_active_batch_withdraws_its_messages),
-        cmocka_unit_test(others_in_the_queue_stay_in_order),
-        cmocka_unit_test(no_batch_is_a_batch_that_is_done),
-        cmocka_unit_test(messages_that_cannot_be_are_refused),
-        cmocka_unit_test(a_communicator_is_checked_when_it_is_loaded),
-        cmocka_unit_test(every_function_of_a_transport_is_needed),
-        cmocka_unit_test(a_transport_sets_the_message),
-        cmocka_unit_test(memory_that_runs_out_leaves_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,9 +25,8 @@ static void answer(int rank, const muon_comm *comm, void *arg)
     rank_check(strcmp(names, s->names) == 0, "said \"%s\", want \"%s\"", names, s->names);
 }
 
-static void who_is_waited_for_and_silent_is_missing(void **state)
+TEST(who_is_waited_for_and_silent_is_missing)
 {
-    (void)state;
     static const scene scenes[] = {
         {2, {1, ABSENT}, "rank 1"},
         {2, {ABSENT, 0}, "rank 0"},
@@ -54,9 +53,8 @@ static muon_status cannot_open(void *self, muon_batch **out, muon_direction dire
     return muon_error_set(MUON_E_COMM, "the cable is out");
 }
 
-static void who_cannot_hear_names_whom_it_waits_for(void **state)
+TEST(who_cannot_hear_names_whom_it_waits_for)
 {
-    (void)state;
     threads_world *world = NULL;
     assert_ok(muon__threads_create(&world, 4));
     muon_comm comm = *muon__threads_comm(world, 1);
@@ -75,13 +73,4 @@ static void who_cannot_hear_names_whom_it_waits_for(void **state)
     muon__roll_call(&comm, &waits, 0, names);
     assert_string_equal(names, "rank 3");
     muon__threads_destroy(world);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_is_waited_for_and_silent_is_missing),
-        cmocka_unit_test(who_cannot_hear_names_whom_it_waits_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,34 +47,30 @@ static void sum_up(int rank, const muon_comm *comm, void *arg)
     muon__tree_destroy(t);
 }
 
-static void every_rank_gets_the_sum_of_all(void **state)
+TEST(every_rank_gets_the_sum_of_all)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(sizes); i++) {
         job j = {.n = 5, .runs = 20};
         ranks_run(sizes[i], sum_up, &j);
     }
 }
 
-static void a_thousand_runs_are_like_one(void **state)
+TEST(a_thousand_runs_are_like_one)
 {
-    (void)state;
     job j = {.n = 3, .runs = 1000};
     ranks_run(5, sum_up, &j);
 }
 
-static void blocks_may_be_big_or_of_one_number(void **state)
+TEST(blocks_may_be_big_or_of_one_number)
 {
-    (void)state;
     job big = {.n = 1 << 17, .runs = 2};
     ranks_run(8, sum_up, &big);
     job small = {.n = 1, .runs = 2};
     ranks_run(8, sum_up, &small);
 }
 
-static void a_run_sends_two_heads_and_two_bodies_for_every_rank_but_one(void **state)
+TEST(a_run_sends_two_heads_and_two_bodies_for_every_rank_but_one)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(sizes); i++) {
         threads_world *world = NULL;
         assert_ok(muon__threads_create(&world, sizes[i]));
@@ -91,9 +87,8 @@ static void a_run_sends_two_heads_and_two_bodies_for_every_rank_but_one(void **s
     }
 }
 
-static void without_other_ranks_the_block_stays(void **state)
+TEST(without_other_ranks_the_block_stays)
 {
-    (void)state;
     size_t n = 1;
     tree *t = NULL;
     assert_ok(muon__tree_create(&t, NULL, CHANNEL_AGREE, sizeof(int64_t), add, &n, 1));
@@ -123,9 +118,8 @@ static void count_allocations(int rank, const muon_comm *comm, void *arg)
     muon__tree_destroy(t);
 }
 
-static void running_allocates_nothing(void **state)
+TEST(running_allocates_nothing)
 {
-    (void)state;
     size_t n = 1;
     ranks_run(5, count_allocations, &n);
 }
@@ -153,9 +147,8 @@ static void interleave(int rank, const muon_comm *comm, void *arg)
     muon__tree_destroy(t[0]);
 }
 
-static void two_trees_share_a_channel(void **state)
+TEST(two_trees_share_a_channel)
 {
-    (void)state;
     ranks_run(5, interleave, NULL);
 }
 
@@ -197,9 +190,8 @@ static void run_medley(int rank, const muon_comm *comm, void *arg)
         muon__tree_destroy(t[k]);
 }
 
-static void ranks_in_different_calls_say_so_and_go_on(void **state)
+TEST(ranks_in_different_calls_say_so_and_go_on)
 {
-    (void)state;
     for (size_t i = 1; i < COUNT(sizes); i++) {
         int n = sizes[i];
         for (int odd = 0; odd < n; odd++) {
@@ -228,9 +220,8 @@ static void ranks_in_different_calls_say_so_and_go_on(void **state)
 }
 
 /* Everybody elsewhere: the lowest rank, and the lowest that is in another call, are named. */
-static void of_many_different_calls_two_are_named(void **state)
+TEST(of_many_different_calls_two_are_named)
 {
-    (void)state;
     medley m = {.names = {"muon_save", "muon_save", "muon_step", "muon_load", "muon_create"},
                 .which = {0, 0, 2, 1, 2},
                 .text = "rank 2 is in muon_step, rank 0 in muon_save of another optimizer"};
@@ -269,9 +260,8 @@ static void come_or_not(int rank, const muon_comm *comm, void *arg)
 }
 
 /* Everybody who came says the same. */
-static void a_late_rank_is_named_on_every_rank(void **state)
+TEST(a_late_rank_is_named_on_every_rank)
 {
-    (void)state;
     static const struct {
         int size, late[3]; /* -1: none */
         const char *text;
@@ -299,9 +289,8 @@ static void a_late_rank_is_named_on_every_rank(void **state)
 }
 
 /* More ranks are late than a message has room for. */
-static void of_many_late_ranks_the_lowest_are_named(void **state)
+TEST(of_many_late_ranks_the_lowest_are_named)
 {
-    (void)state;
     absence a = {.timeout = 0.5};
     for (int rank = 1; rank < 17; rank++)
         a.absent[rank] = rank % 2;
@@ -341,17 +330,15 @@ static void break_one(int rank, const muon_comm *comm, void *arg)
     muon__tree_destroy(t);
 }
 
-static void a_failure_of_the_transport_is_returned(void **state)
+TEST(a_failure_of_the_transport_is_returned)
 {
-    (void)state;
     ranks_run(5, break_one, NULL);
 }
 
 /* ---- Memory */
 
-static void memory_that_runs_out_leaves_nothing_behind(void **state)
+TEST(memory_that_runs_out_leaves_nothing_behind)
 {
-    (void)state;
     threads_world *world = NULL;
     assert_ok(muon__threads_create(&world, 8));
     size_t n = 1;
@@ -372,24 +359,4 @@ static void memory_that_runs_out_leaves_nothing_behind(void **state)
                                    add, &n, 1),
                  MUON_E_NOMEM, "blocks of a reduction");
     muon__threads_destroy(world);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_rank_gets_the_sum_of_all),
-        cmocka_unit_test(a_thousand_runs_are_like_one),
-        cmocka_unit_test(blocks_may_be_big_or_of_one_number),
-        cmocka_unit_test(a_run_sends_two_heads_and_two_bodies_for_every_rank_but_one),
-        cmocka_unit_test(without_other_ranks_the_block_stays),
-        cmocka_unit_test(running_allocates_nothing),
-        cmocka_unit_test(two_trees_share_a_channel),
-        cmocka_unit_test(ranks_in_different_calls_say_so_and_go_on),
-        cmocka_unit_test(of_many_different_calls_two_are_named),
-        cmocka_unit_test(a_late_rank_is_named_on_every_rank),
-        cmocka_unit_test(of_many_late_ranks_the_lowest_are_named),
-        cmocka_unit_test(a_failure_of_the_transport_is_returned),
-        cmocka_unit_test(memory_that_runs_out_leaves_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

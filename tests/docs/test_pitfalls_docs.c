@@ -56,9 +56,8 @@ static int check_cell(char *cell)
     return names;
 }
 
-static void every_test_that_is_named_exists(void **state)
+TEST(every_test_that_is_named_exists)
 {
-    (void)state;
     char *docs = read_source("docs/pitfalls.md");
     if (!docs) fail_msg("cannot read docs/pitfalls.md; MUON_SOURCE_DIR names the source tree");
     int rows = 0;
@@ -75,20 +74,10 @@ static void every_test_that_is_named_exists(void **state)
     assert_true(rows >= 30);
 }
 
-static void a_word_is_found_only_whole(void **state)
+TEST(a_word_is_found_only_whole)
 {
-    (void)state;
     assert_true(has_word("static void a_b(void)", "a_b"));
     assert_true(has_word("x_a_b a_b", "a_b"));
     assert_true(has_word("a_b", "a_b"));
     assert_false(has_word("x_a_b a_b_c 1a_b a_b1", "a_b"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_test_that_is_named_exists),
-        cmocka_unit_test(a_word_is_found_only_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

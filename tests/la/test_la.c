@@ -65,9 +65,8 @@ static double worst(const problem *p, const la_product *q)
     return most / sqrt((double)p->k);
 }
 
-static void products_agree_with_plain_loops(void **state)
+TEST(products_agree_with_plain_loops)
 {
-    (void)state;
     static const int64_t shapes[][3] = {{1, 1, 1},      {1, 7, 3},     {7, 1, 5},
                                         {5, 6, 1},      {47, 49, 48},  {64, 1100, 20},
                                         {1100, 64, 20}, {130, 520, 33}};
@@ -90,9 +89,8 @@ static void products_agree_with_plain_loops(void **state)
     }
 }
 
-static void symmetric_products_are_full_and_exactly_symmetric(void **state)
+TEST(symmetric_products_are_full_and_exactly_symmetric)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 2, 15, 16, 17, 100, 319, 320, 321, 400, 577};
     for (size_t i = 0; i < COUNT(backends); i++) {
         for (size_t s = 0; s < COUNT(sizes); s++) {
@@ -124,9 +122,8 @@ static void symmetric_products_are_full_and_exactly_symmetric(void **state)
     }
 }
 
-static void threads_do_not_change_a_bit(void **state)
+TEST(threads_do_not_change_a_bit)
 {
-    (void)state;
     testlib_seed(8);
     problem p = make(700, 700, 300);
     float *first = malloc(700 * 700 * sizeof *first);
@@ -175,9 +172,8 @@ static void multiply_one(void *arg, int64_t index, int worker)
 }
 
 /* A library without locks mixes up its callers' memory. */
-static void threads_that_multiply_at_once_do_not_disturb_each_other(void **state)
+TEST(threads_that_multiply_at_once_do_not_disturb_each_other)
 {
-    (void)state;
     testlib_seed(9);
     problem p = make(EDGE, EDGE, EDGE);
     float *c = malloc(CALLS * sizeof(float[EDGE * EDGE]));
@@ -196,9 +192,8 @@ static void threads_that_multiply_at_once_do_not_disturb_each_other(void **state
     destroy(&p);
 }
 
-static void backends_are_found_by_name(void **state)
+TEST(backends_are_found_by_name)
 {
-    (void)state;
     const la_ops *la = NULL;
     assert_ok(muon__la_find(&la, "reference"));
     assert_ptr_equal(la, &muon__la_reference);
@@ -208,9 +203,8 @@ static void backends_are_found_by_name(void **state)
 }
 
 /* BLIS exports cblas_sgemm, too: the one that runs must not depend on who was loaded first. */
-static void cblas_is_the_library_that_was_named(void **state)
+TEST(cblas_is_the_library_that_was_named)
 {
-    (void)state;
 #ifdef MUON_HAVE_CBLAS
     const la_ops *la = NULL;
     assert_ok(muon__la_find(&la, "cblas"));
@@ -221,9 +215,8 @@ static void cblas_is_the_library_that_was_named(void **state)
 #endif
 }
 
-static void a_library_that_is_no_cblas_is_refused(void **state)
+TEST(a_library_that_is_no_cblas_is_refused)
 {
-    (void)state;
 #ifdef MUON_HAVE_CBLAS
     const char *before = muon__la_cblas_library();
     assert_fails(muon__la_cblas_load("no/such/libcblas.so"), MUON_E_BACKEND,
@@ -237,21 +230,18 @@ static void a_library_that_is_no_cblas_is_refused(void **state)
 }
 
 /* Before the first product, as every creation does. */
-static int use_every_backend(void **state)
+static void use_every_backend(void)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(backends); i++) {
         const la_ops *la = NULL;
         assert_ok(muon__la_find(&la, backends[i]->name));
         assert_ptr_equal(la, backends[i]);
     }
-    return 0;
 }
 
 /* Versions share a file name, so what was linked and what runs can be two things. */
-static void a_blis_of_another_version_is_used_with_care_or_refused(void **state)
+TEST(a_blis_of_another_version_is_used_with_care_or_refused)
 {
-    (void)state;
 #ifdef MUON_HAVE_BLIS
     static const struct {
         blis_facts facts;
@@ -275,9 +265,8 @@ static void a_blis_of_another_version_is_used_with_care_or_refused(void **state)
 }
 
 /* What BLIS would do then is to abort. */
-static void kernels_that_would_end_the_process_are_refused(void **state)
+TEST(kernels_that_would_end_the_process_are_refused)
 {
-    (void)state;
 #ifdef MUON_HAVE_BLIS
     static const char *const names[] = {"skx", "haswell", "power9", "generic"};
     static const cpu old = {.name = "old"}, new = {.name = "new", .avx = 1, .avx2 = 1};
@@ -315,9 +304,8 @@ static void kernels_that_would_end_the_process_are_refused(void **state)
 #endif
 }
 
-static void slow_kernels_and_other_versions_are_warned_of(void **state)
+TEST(slow_kernels_and_other_versions_are_warned_of)
 {
-    (void)state;
     static const struct {
         const char *name, *version, *kernels;
         la_facts facts;
@@ -359,9 +347,8 @@ static void slow_kernels_and_other_versions_are_warned_of(void **state)
     }
 }
 
-static void backends_say_what_they_are(void **state)
+TEST(backends_say_what_they_are)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(backends); i++) {
         muon_backend_info info;
         assert_ok(muon_backend_get(backends[i]->name, &info, sizeof info));
@@ -374,9 +361,8 @@ static void backends_say_what_they_are(void **state)
 }
 
 /* Every thread has been in a product while all others were. */
-static void warming_up_serves_all_threads_at_once(void **state)
+TEST(warming_up_serves_all_threads_at_once)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(backends); i++) {
         for (int threads = 1; threads <= 4; threads++) {
             pool *workers = NULL;
@@ -388,21 +374,4 @@ static void warming_up_serves_all_threads_at_once(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_agree_with_plain_loops),
-        cmocka_unit_test(symmetric_products_are_full_and_exactly_symmetric),
-        cmocka_unit_test(threads_do_not_change_a_bit),
-        cmocka_unit_test(threads_that_multiply_at_once_do_not_disturb_each_other),
-        cmocka_unit_test(backends_are_found_by_name),
-        cmocka_unit_test(cblas_is_the_library_that_was_named),
-        cmocka_unit_test(a_library_that_is_no_cblas_is_refused),
-        cmocka_unit_test(a_blis_of_another_version_is_used_with_care_or_refused),
-        cmocka_unit_test(kernels_that_would_end_the_process_are_refused),
-        cmocka_unit_test(slow_kernels_and_other_versions_are_warned_of),
-        cmocka_unit_test(backends_say_what_they_are),
-        cmocka_unit_test(warming_up_serves_all_threads_at_once),
-    };
-    return cmocka_run_group_tests(tests, use_every_backend, NULL);
-}
+AROUND_ALL(use_every_backend, NULL)

@@ -11,9 +11,8 @@ enum { MUON = 10, EXPERT = 11, ADAMW = 12, FROZEN = 13 };
 
 /* ---- Globs ---- */
 
-static void globs_match_whole_names(void **state)
+TEST(globs_match_whole_names)
 {
-    (void)state;
     static const struct {
         const char *pattern, *name;
         int want;
@@ -99,9 +98,8 @@ static void write_in_base(char *out, const char *digits, unsigned number)
     *out = '\0';
 }
 
-static void every_short_glob_agrees_with_the_definition(void **state)
+TEST(every_short_glob_agrees_with_the_definition)
 {
-    (void)state;
     for (unsigned p = 0; p < 5461; p++) { /* all patterns of up to 6 letters of "ab*?" */
         char pattern[16];
         write_in_base(pattern, "ab*?", p);
@@ -114,9 +112,8 @@ static void every_short_glob_agrees_with_the_definition(void **state)
     }
 }
 
-static void many_stars_take_no_exponential_time(void **state)
+TEST(many_stars_take_no_exponential_time)
 {
-    (void)state;
     char pattern[401], name[10001];
     for (size_t i = 0; i < 400; i++)
         pattern[i] = "*a"[i % 2];
@@ -166,9 +163,8 @@ static void expect_groups(const muon_param *params, const int *want, size_t n)
     }
 }
 
-static void defaults_are_automatic_f32_and_no_group(void **state)
+TEST(defaults_are_automatic_f32_and_no_group)
 {
-    (void)state;
     muon_param p;
     memset(&p, 0x5a, sizeof p);
     muon_param_init(&p, sizeof p);
@@ -192,9 +188,8 @@ static void defaults_are_automatic_f32_and_no_group(void **state)
     assert_true(c.muon_group < 0 && c.expert_group < 0 && c.adamw_group < 0 && c.frozen_group < 0);
 }
 
-static void shape_and_the_default_patterns_decide(void **state)
+TEST(shape_and_the_default_patterns_decide)
 {
-    (void)state;
     muon_param params[] = {
         PARAM("model.embed_tokens.weight", NULL, 1000, 64),
         PARAM("transformer.wte.weight", NULL, 1000, 64),
@@ -230,9 +225,8 @@ static void shape_and_the_default_patterns_decide(void **state)
         assert_int_equal(params[i].expert, 0);
 }
 
-static void patterns_take_precedence_frozen_then_adamw_then_expert(void **state)
+TEST(patterns_take_precedence_frozen_then_adamw_then_expert)
 {
-    (void)state;
     static const char *const adamw[] = {"*.router.*", "*conv1d*", "*.attn_gate.*"};
     static const char *const expert[] = {"*.experts.*"};
     static const char *const frozen[] = {"vision.*", "*.experts.0.*"};
@@ -262,9 +256,8 @@ static void patterns_take_precedence_frozen_then_adamw_then_expert(void **state)
         assert_int_equal(params[i].expert, want_expert[i]);
 }
 
-static void an_explicit_group_overrides_everything(void **state)
+TEST(an_explicit_group_overrides_everything)
 {
-    (void)state;
     static const char *const expert[] = {"*expert*"}, *const frozen[] = {"*frozen*"};
     muon_param params[] = {
         PARAM("embed", NULL, 1000, 64),    PARAM("frozen.w", NULL, 64, 64),
@@ -284,9 +277,8 @@ static void an_explicit_group_overrides_everything(void **state)
     assert_int_equal(params[5].expert, 1);
 }
 
-static void dims_past_ndim_do_not_count(void **state)
+TEST(dims_past_ndim_do_not_count)
 {
-    (void)state;
     muon_param p = PARAM("bias", NULL, 8);
     p.shape[1] = 8;
     muon_classifier c = classifier();
@@ -294,9 +286,8 @@ static void dims_past_ndim_do_not_count(void **state)
     assert_int_equal(p.group, ADAMW);
 }
 
-static void classifying_again_changes_nothing(void **state)
+TEST(classifying_again_changes_nothing)
 {
-    (void)state;
     muon_param params[] = {PARAM("w", NULL, 8, 8), PARAM("b", NULL, 8)};
     muon_classifier c = classifier();
     assert_ok(muon_classify(params, 2, &c));
@@ -305,9 +296,8 @@ static void classifying_again_changes_nothing(void **state)
     expect_groups(params, (const int[]){MUON, ADAMW}, 2);
 }
 
-static void an_empty_list_is_not_the_default_list(void **state)
+TEST(an_empty_list_is_not_the_default_list)
 {
-    (void)state;
     static const char *const none[] = {NULL};
     muon_param params[] = {PARAM("embed", NULL, 8, 8)};
     muon_classifier c = classifier();
@@ -316,9 +306,8 @@ static void an_empty_list_is_not_the_default_list(void **state)
     assert_int_equal(params[0].group, MUON);
 }
 
-static void groups_are_needed_only_where_a_parameter_is(void **state)
+TEST(groups_are_needed_only_where_a_parameter_is)
 {
-    (void)state;
     muon_param params[] = {PARAM("a", NULL, 8, 8), PARAM("b", NULL, 8, 8)};
     muon_classifier c;
     muon_classifier_init(&c, sizeof c);
@@ -341,9 +330,8 @@ static void expect_error(muon_status want, const char *message, muon_param *para
     free(before);
 }
 
-static void a_missing_group_is_named_with_the_parameter(void **state)
+TEST(a_missing_group_is_named_with_the_parameter)
 {
-    (void)state;
     static const char *const expert[] = {"expert.*"}, *const frozen[] = {"frozen.*"};
     muon_param params[] = {
         PARAM("w", NULL, 8, 8),
@@ -370,9 +358,8 @@ static void a_missing_group_is_named_with_the_parameter(void **state)
                  params, COUNT(params), &c);
 }
 
-static void a_pattern_that_matches_nothing_is_named(void **state)
+TEST(a_pattern_that_matches_nothing_is_named)
 {
-    (void)state;
     static const char *const good_then_bad[] = {"w*", "lm_haed"}, *const empty[] = {""};
     static const char *const with_null[] = {"w", NULL};
     muon_param params[] = {PARAM("w", NULL, 8, 8), PARAM("w2", NULL, 8, 8)};
@@ -395,9 +382,8 @@ static void a_pattern_that_matches_nothing_is_named(void **state)
     expect_error(MUON_E_ARG, "adamw_patterns is NULL, but there are 3", params, 2, &c);
 }
 
-static void a_pattern_may_match_a_parameter_that_another_rule_takes(void **state)
+TEST(a_pattern_may_match_a_parameter_that_another_rule_takes)
 {
-    (void)state;
     static const char *const both[] = {"w"}, *const adamw[] = {"w", "w"};
     muon_param params[] = {PARAM("w", NULL, 8, 8), PARAM("v", NULL, 8, 8)};
     muon_classifier c = classifier();
@@ -407,9 +393,8 @@ static void a_pattern_may_match_a_parameter_that_another_rule_takes(void **state
     expect_groups(params, (const int[]){FROZEN, MUON}, 2);
 }
 
-static void bad_parameters_are_named(void **state)
+TEST(bad_parameters_are_named)
 {
-    (void)state;
     muon_classifier c = classifier();
     muon_param params[] = {PARAM("a", NULL, 8, 8), PARAM("b", NULL, 8, 8)};
     params[1].name = NULL;
@@ -438,9 +423,8 @@ static void bad_parameters_are_named(void **state)
     assert_int_equal(muon_classify(NULL, 2, &c), MUON_E_ARG);
 }
 
-static void a_newer_program_with_larger_structs_is_classified(void **state)
+TEST(a_newer_program_with_larger_structs_is_classified)
 {
-    (void)state;
     struct newer_param {
         muon_param known;
         double later[3];
@@ -462,27 +446,4 @@ static void a_newer_program_with_larger_structs_is_classified(void **state)
     assert_int_equal(params[1].known.group, 3);
     params[1].later[2] = 1;
     assert_int_equal(muon_classify(&params[0].known, 2, &c.known), MUON_E_VERSION);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(globs_match_whole_names),
-        cmocka_unit_test(every_short_glob_agrees_with_the_definition),
-        cmocka_unit_test(many_stars_take_no_exponential_time),
-        cmocka_unit_test(defaults_are_automatic_f32_and_no_group),
-        cmocka_unit_test(shape_and_the_default_patterns_decide),
-        cmocka_unit_test(patterns_take_precedence_frozen_then_adamw_then_expert),
-        cmocka_unit_test(an_explicit_group_overrides_everything),
-        cmocka_unit_test(dims_past_ndim_do_not_count),
-        cmocka_unit_test(classifying_again_changes_nothing),
-        cmocka_unit_test(an_empty_list_is_not_the_default_list),
-        cmocka_unit_test(groups_are_needed_only_where_a_parameter_is),
-        cmocka_unit_test(a_missing_group_is_named_with_the_parameter),
-        cmocka_unit_test(a_pattern_that_matches_nothing_is_named),
-        cmocka_unit_test(a_pattern_may_match_a_parameter_that_another_rule_takes),
-        cmocka_unit_test(bad_parameters_are_named),
-        cmocka_unit_test(a_newer_program_with_larger_structs_is_classified),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,9 +53,8 @@ static void list(const matrix_spec *spec, char *out, size_t size)
     }
 }
 
-static void every_layout_gives_its_list_of_matrices(void **state)
+TEST(every_layout_gives_its_list_of_matrices)
 {
-    (void)state;
     static const struct {
         const char *layout;
         int64_t shape[MUON_MAX_DIMS];
@@ -169,9 +168,8 @@ static void every_layout_gives_its_list_of_matrices(void **state)
     }
 }
 
-static void transposed_and_skipped_are_told(void **state)
+TEST(transposed_and_skipped_are_told)
 {
-    (void)state;
     const int64_t shape[MUON_MAX_DIMS] = {10, 6};
     matrix_spec spec = create("transposed; rows 3, skip 2, 1, skip *; cols skip 5, 1", shape);
     assert_int_equal(spec.transposed, 1);
@@ -187,9 +185,8 @@ static void transposed_and_skipped_are_told(void **state)
     muon__matrix_spec_destroy(&spec); /* twice is harmless */
 }
 
-static void a_count_that_does_not_fit_is_minus_one(void **state)
+TEST(a_count_that_does_not_fit_is_minus_one)
 {
-    (void)state;
     matrix_spec spec = {.batch = INT64_MAX, .nrow_bands = 1, .ncol_bands = 1};
     assert_int_equal(muon__matrix_count(&spec), INT64_MAX);
     spec.nrow_bands = 2;
@@ -201,9 +198,8 @@ static void a_count_that_does_not_fit_is_minus_one(void **state)
 
 /* ---- Explanation ---- */
 
-static void the_explanation_counts_equal_matrices_together(void **state)
+TEST(the_explanation_counts_equal_matrices_together)
 {
-    (void)state;
     static const struct {
         int64_t shape[MUON_MAX_DIMS];
         const char *text, *want;
@@ -233,9 +229,8 @@ static void the_explanation_counts_equal_matrices_together(void **state)
     }
 }
 
-static void the_explanation_of_many_shapes_ends_in_dots(void **state)
+TEST(the_explanation_of_many_shapes_ends_in_dots)
 {
-    (void)state;
     char text[512] = "rows 1";
     int64_t shape[MUON_MAX_DIMS] = {1, 4};
     for (int i = 2; i <= 40; i++) {
@@ -251,9 +246,8 @@ static void the_explanation_of_many_shapes_ends_in_dots(void **state)
     muon__matrix_spec_destroy(&spec);
 }
 
-static void the_explanation_is_cut_to_any_size(void **state)
+TEST(the_explanation_is_cut_to_any_size)
 {
-    (void)state;
     const int64_t shape[MUON_MAX_DIMS] = {6144, 512};
     matrix_spec spec = create("rows 4096, 1024, 1024", shape);
     const char *whole = "[4096, 512] + 2 x [1024, 512]";
@@ -276,9 +270,8 @@ static void the_explanation_is_cut_to_any_size(void **state)
     muon__matrix_spec_destroy(&spec);
 }
 
-static void a_million_blocks_are_cut_and_explained(void **state)
+TEST(a_million_blocks_are_cut_and_explained)
 {
-    (void)state;
     const int64_t shape[MUON_MAX_DIMS] = {INT64_C(3) * MUON__MAX_BANDS / 2, 2};
     matrix_spec spec = create("rows 524288*1, 524288*2", shape);
     assert_int_equal(muon__matrix_count(&spec), MUON__MAX_BANDS);
@@ -427,9 +420,8 @@ static int64_t random_dims(int64_t *shape, int first, int last)
     return product;
 }
 
-static void every_row_and_column_is_in_exactly_the_block_that_was_written(void **state)
+TEST(every_row_and_column_is_in_exactly_the_block_that_was_written)
 {
-    (void)state;
     testlib_seed(20240229);
     for (int round = 0; round < 20000; round++) {
         int64_t shape[MUON_MAX_DIMS];
@@ -464,19 +456,4 @@ static void every_row_and_column_is_in_exactly_the_block_that_was_written(void *
         assert_int_equal(muon__matrix_count(&spec), entries * rows.nblocks * cols.nblocks);
         muon__matrix_spec_destroy(&spec);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_layout_gives_its_list_of_matrices),
-        cmocka_unit_test(transposed_and_skipped_are_told),
-        cmocka_unit_test(a_count_that_does_not_fit_is_minus_one),
-        cmocka_unit_test(the_explanation_counts_equal_matrices_together),
-        cmocka_unit_test(the_explanation_of_many_shapes_ends_in_dots),
-        cmocka_unit_test(the_explanation_is_cut_to_any_size),
-        cmocka_unit_test(a_million_blocks_are_cut_and_explained),
-        cmocka_unit_test(every_row_and_column_is_in_exactly_the_block_that_was_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

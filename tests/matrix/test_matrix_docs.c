@@ -100,24 +100,13 @@ static void check_error(char *cells[MAX_CELLS])
     assert_int_equal(status, strncmp(cells[2], "column", 6) == 0 ? MUON_E_ARG : MUON_E_SHAPE);
 }
 
-static void every_layout_of_the_docs_gives_its_explanation(void **state)
+TEST(every_layout_of_the_docs_gives_its_explanation)
 {
-    (void)state;
     assert_in_range(each_row("| layout | shape | matrices | explanation |", check_layout, 4), 20,
                     99);
 }
 
-static void every_error_of_the_docs_gives_its_message(void **state)
+TEST(every_error_of_the_docs_gives_its_message)
 {
-    (void)state;
     assert_in_range(each_row("| shape | matrices | message |", check_error, 3), 10, 99);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_layout_of_the_docs_gives_its_explanation),
-        cmocka_unit_test(every_error_of_the_docs_gives_its_message),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

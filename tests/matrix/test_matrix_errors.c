@@ -30,9 +30,8 @@ static void expect(muon_status want, const char *message, const char *text, int 
     assert_memory_equal(&spec, &before, sizeof spec);
 }
 
-static void a_text_outside_the_language_is_told_with_the_column(void **state)
+TEST(a_text_outside_the_language_is_told_with_the_column)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -116,9 +115,8 @@ static void a_text_outside_the_language_is_told_with_the_column(void **state)
         expect(MUON_E_ARG, cases[i].message, cases[i].text, 2, shape);
 }
 
-static void what_does_not_fit_is_told_with_the_numbers(void **state)
+TEST(what_does_not_fit_is_told_with_the_numbers)
 {
-    (void)state;
     static const struct {
         int64_t shape[MUON_MAX_DIMS];
         int ndim;
@@ -225,9 +223,8 @@ static char *repeated(const char *head, const char *unit, size_t times, const ch
     return text;
 }
 
-static void long_texts_are_read_and_shown_in_part(void **state)
+TEST(long_texts_are_read_and_shown_in_part)
 {
-    (void)state;
     static const int64_t shape[] = {100001, 8};
     static const struct {
         const char *head, *unit, *tail;
@@ -268,9 +265,8 @@ static void long_texts_are_read_and_shown_in_part(void **state)
     free(text);
 }
 
-static void a_text_of_96_bytes_is_shown_whole_and_a_longer_one_around_the_place(void **state)
+TEST(a_text_of_96_bytes_is_shown_whole_and_a_longer_one_around_the_place)
 {
-    (void)state;
     static const int64_t shape[] = {8, 8};
     char *text = repeated("rows x", "+", 90, "");
     char want[128];
@@ -349,9 +345,8 @@ static void noise(char *text, size_t size)
     assert_in_range(used, 0, size - 1);
 }
 
-static void noise_is_refused_or_covers_the_tensor(void **state)
+TEST(noise_is_refused_or_covers_the_tensor)
 {
-    (void)state;
     static const struct {
         int ndim;
         int64_t shape[MUON_MAX_DIMS];
@@ -382,9 +377,8 @@ static void noise_is_refused_or_covers_the_tensor(void **state)
     assert_in_range(misfits, 1000, 100000);
 }
 
-static void any_bytes_are_safe(void **state)
+TEST(any_bytes_are_safe)
 {
-    (void)state;
     static const int64_t shape[] = {12, 8};
     testlib_seed(2);
     for (int round = 0; round < 100000; round++) {
@@ -400,17 +394,4 @@ static void any_bytes_are_safe(void **state)
         for (const char *c = muon_last_error(); *c; c++)
             assert_in_range(*c, ' ', '~');
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_outside_the_language_is_told_with_the_column),
-        cmocka_unit_test(what_does_not_fit_is_told_with_the_numbers),
-        cmocka_unit_test(long_texts_are_read_and_shown_in_part),
-        cmocka_unit_test(a_text_of_96_bytes_is_shown_whole_and_a_longer_one_around_the_place),
-        cmocka_unit_test(noise_is_refused_or_covers_the_tensor),
-        cmocka_unit_test(any_bytes_are_safe),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,8 @@
 
 #include "matrix/matrix.h"
 
-static void a_spec_survives_every_failed_allocation(void **state)
+TEST(a_spec_survives_every_failed_allocation)
 {
-    (void)state;
     static const int64_t shape[] = {16, 6};
     muon_status status = MUON_E_NOMEM;
     int k = 0;
@@ -33,9 +32,8 @@ static void a_spec_survives_every_failed_allocation(void **state)
     assert_int_equal(k, 4); /* two for the text, two for the bands */
 }
 
-static void classification_survives_every_failed_allocation(void **state)
+TEST(classification_survives_every_failed_allocation)
 {
-    (void)state;
     muon_classifier c;
     muon_classifier_init(&c, sizeof c);
     c.muon_group = 0;
@@ -59,13 +57,4 @@ static void classification_survives_every_failed_allocation(void **state)
     }
     assert_int_equal(status, MUON_OK);
     assert_in_range(k, 2, 20); /* it did fail, and it did end */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_spec_survives_every_failed_allocation),
-        cmocka_unit_test(classification_survives_every_failed_allocation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

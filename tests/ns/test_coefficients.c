@@ -79,9 +79,8 @@ static const struct {
     {"deepseek_v4", MUON_COEFFICIENTS_DEEPSEEK_V4, deepseek_list, 10, 0},
 };
 
-static void every_set_has_its_published_values_and_length(void **state)
+TEST(every_set_has_its_published_values_and_length)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(lists); i++) {
         muon_group group = group_of(lists[i].set, 0);
         ns_steps got = make(&group);
@@ -89,9 +88,8 @@ static void every_set_has_its_published_values_and_length(void **state)
     }
 }
 
-static void any_number_of_steps_cuts_or_extends_a_list_by_its_rule(void **state)
+TEST(any_number_of_steps_cuts_or_extends_a_list_by_its_rule)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(lists); i++) {
         for (int steps = 1; steps <= MUON_MAX_NS_STEPS; steps++) {
             double want[MUON_MAX_NS_STEPS][3];
@@ -107,9 +105,8 @@ static void any_number_of_steps_cuts_or_extends_a_list_by_its_rule(void **state)
     }
 }
 
-static void a_custom_list_is_used_cut_and_its_last_tuple_repeated(void **state)
+TEST(a_custom_list_is_used_cut_and_its_last_tuple_repeated)
 {
-    (void)state;
     static const double mine[][3] = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}};
     static const double longer[][3] = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}, {7, 8, 9}, {7, 8, 9}};
     static const int steps[] = {0, 1, 2, 3, 5};
@@ -149,9 +146,8 @@ static double iterate(const ns_steps *steps, double sigma)
     return x;
 }
 
-static void singular_values_from_1e_3_land_in_the_known_band_of_each_set(void **state)
+TEST(singular_values_from_1e_3_land_in_the_known_band_of_each_set)
 {
-    (void)state;
     enum { POINTS = 40000 };
     for (size_t i = 0; i < COUNT(bands); i++) {
         muon_group group = group_of(bands[i].set, 0);
@@ -218,9 +214,8 @@ static const double short_list[][3] = {{1.8750937573248, -1.250187521682, 0.3750
                                        {1.8749999999999, -1.2499999999997, 0.37499999999985},
                                        {1.875, -1.25, 0.375}};
 
-static void the_generator_reproduces_published_and_high_precision_lists(void **state)
+TEST(the_generator_reproduces_published_and_high_precision_lists)
 {
-    (void)state;
     static const struct {
         const char *name;
         const double (*list)[3];
@@ -244,9 +239,8 @@ static void the_generator_reproduces_published_and_high_precision_lists(void **s
     }
 }
 
-static void the_generator_is_asked_for_exactly_the_steps_of_the_group(void **state)
+TEST(the_generator_is_asked_for_exactly_the_steps_of_the_group)
 {
-    (void)state;
     muon_group group = group_of(MUON_COEFFICIENTS_POLAR_EXPRESS, 10);
     ns_steps got = make(&group); /* the group's defaults are those of the reference code */
     assert_int_equal(got.count, 10);
@@ -267,9 +261,8 @@ static void the_generator_is_asked_for_exactly_the_steps_of_the_group(void **sta
 
 /* The defining property of a step without safety: its error on the interval it was made for takes
  * the same size at four points with alternating signs, and nowhere more. */
-static void every_generated_step_is_the_best_quintic_on_its_interval(void **state)
+TEST(every_generated_step_is_the_best_quintic_on_its_interval)
 {
-    (void)state;
     static const double lowers[] = {1e-8, 1e-3, 0.1, 0.5, 0.9, 0.99};
     for (size_t k = 0; k < COUNT(lowers); k++) {
         double abc[12][3], l = lowers[k], u = 1;
@@ -295,9 +288,8 @@ static void every_generated_step_is_the_best_quintic_on_its_interval(void **stat
     }
 }
 
-static void the_generator_works_for_all_legal_settings_and_never_grows(void **state)
+TEST(the_generator_works_for_all_legal_settings_and_never_grows)
 {
-    (void)state;
     static const double lowers[] = {1e-300, 1e-30,  1e-12,   1e-8,     1e-5,     1e-4,
                                     1e-3,   0.02,   0.3,     0.7,      0.9,      0.99,
                                     0.999,  0.9999, 0.99999, 0.999994, 0.999996, 1 - 1e-12};
@@ -331,26 +323,9 @@ static void the_generator_works_for_all_legal_settings_and_never_grows(void **st
 }
 
 /* No legal setting is refused, so the refusal is shown with an interval that is none. */
-static void an_interval_without_a_best_quintic_is_an_error(void **state)
+TEST(an_interval_without_a_best_quintic_is_an_error)
 {
-    (void)state;
     double abc[1][3] = {{7, 7, 7}};
     assert_fails(muon__polar_express(abc, 1, -0.5, 0, 0), MUON_E_VALUE, "polar_express");
     assert_fails(muon__polar_express(abc, 1, (double)NAN, 0, 0), MUON_E_VALUE, "polar_express");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_set_has_its_published_values_and_length),
-        cmocka_unit_test(any_number_of_steps_cuts_or_extends_a_list_by_its_rule),
-        cmocka_unit_test(a_custom_list_is_used_cut_and_its_last_tuple_repeated),
-        cmocka_unit_test(singular_values_from_1e_3_land_in_the_known_band_of_each_set),
-        cmocka_unit_test(the_generator_reproduces_published_and_high_precision_lists),
-        cmocka_unit_test(the_generator_is_asked_for_exactly_the_steps_of_the_group),
-        cmocka_unit_test(every_generated_step_is_the_best_quintic_on_its_interval),
-        cmocka_unit_test(the_generator_works_for_all_legal_settings_and_never_grows),
-        cmocka_unit_test(an_interval_without_a_best_quintic_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

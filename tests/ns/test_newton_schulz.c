@@ -107,22 +107,19 @@ static void check_all(int first, int last, size_t nshapes)
 }
 
 /* N9 */
-static void every_set_and_algorithm_agrees_with_fp64_on_every_spectrum(void **state)
+TEST(every_set_and_algorithm_agrees_with_fp64_on_every_spectrum)
 {
-    (void)state;
     check_all(0, 0, COUNT(shapes));
 }
 
-static void lists_of_6_to_12_steps_stay_near_fp64_and_never_grow(void **state)
+TEST(lists_of_6_to_12_steps_stay_near_fp64_and_never_grow)
 {
-    (void)state;
     check_all(6, 12, 2);
 }
 
 /* Sizes at which products have several tiles. */
-static void large_matrices_agree_with_fp64(void **state)
+TEST(large_matrices_agree_with_fp64)
 {
-    (void)state;
     static const int64_t large[][2] = {{330, 400}, {500, 340}};
     for (size_t i = 0; i < COUNT(large); i++) {
         int64_t n = large[i][0] * large[i][1];
@@ -140,9 +137,8 @@ static void large_matrices_agree_with_fp64(void **state)
 }
 
 /* N9 */
-static void gram_agrees_with_standard_over_aspects_1_to_64(void **state)
+TEST(gram_agrees_with_standard_over_aspects_1_to_64)
 {
-    (void)state;
     for (int64_t aspect = 1; aspect <= 64; aspect *= 2) {
         float x[24 * 24 * 64];
         testlib_seed((uint64_t)aspect);
@@ -156,9 +152,8 @@ static void gram_agrees_with_standard_over_aspects_1_to_64(void **state)
 }
 
 /* N1 */
-static void scaling_the_input_changes_nothing_beyond_rounding(void **state)
+TEST(scaling_the_input_changes_nothing_beyond_rounding)
 {
-    (void)state;
     enum { ROWS = 24, COLS = 40, SIZE = ROWS * COLS };
     static const double scales[] = {1e-37, 1e-30, 1e-20, 1e-10, 1e10, 1e20, 1e30, 1e37};
     float x[SIZE], y[SIZE], first[SIZE];
@@ -187,9 +182,8 @@ static void scaling_the_input_changes_nothing_beyond_rounding(void **state)
 }
 
 /* N2 */
-static void zero_gives_zero(void **state)
+TEST(zero_gives_zero)
 {
-    (void)state;
     static const muon_eps_mode modes[] = {MUON_EPS_RELATIVE, MUON_EPS_ADD, MUON_EPS_CLAMP};
     for (size_t i = 0; i < COUNT(modes); i++) {
         for (int eps = 0; eps < 2; eps++) {
@@ -214,9 +208,8 @@ static double compose(const ns_steps *list, double s)
 
 /* N7: what a vector of any scale becomes is known exactly: its direction times the composed quintic at
  * 1. Some sets are steep there, so the bound is what a few roundings of the norm can do. */
-static void vectors_and_single_elements_become_unit_length_times_the_composed_quintic(void **state)
+TEST(vectors_and_single_elements_become_unit_length_times_the_composed_quintic)
 {
-    (void)state;
     static const int64_t thin[][2] = {{1, 1}, {1, 50}, {50, 1}, {1, 1000}};
     for (size_t set = 0; set < COUNT(sets); set++) {
         muon_group g = settings(sets[set], 0, MUON_ALGORITHM_AUTO);
@@ -243,9 +236,8 @@ static void vectors_and_single_elements_become_unit_length_times_the_composed_qu
 }
 
 /* N8 */
-static void the_transpose_gives_the_transpose(void **state)
+TEST(the_transpose_gives_the_transpose)
 {
-    (void)state;
     enum { ROWS = 30, COLS = 50, SIZE = ROWS * COLS };
     for (int a = MUON_ALGORITHM_STANDARD; a <= MUON_ALGORITHM_GRAM; a++) {
         float x[SIZE], t[SIZE], y[SIZE], z[SIZE];
@@ -289,9 +281,8 @@ static void jacobi(double *a, int n)
     }
 }
 
-static void singular_values_end_in_the_band_of_the_set(void **state)
+TEST(singular_values_end_in_the_band_of_the_set)
 {
-    (void)state;
     enum { M = 16, N = 64 };
     static const struct {
         const char *set;
@@ -325,9 +316,8 @@ static void singular_values_end_in_the_band_of_the_set(void **state)
 }
 
 /* N12 */
-static void threads_do_not_change_a_bit(void **state)
+TEST(threads_do_not_change_a_bit)
 {
-    (void)state;
     static const int64_t cases[][3] = {{1, 420, 500}, {1, 700, 340}, {9, 40, 60}, {3, 330, 330}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         int64_t n = cases[i][0] * cases[i][1] * cases[i][2];
@@ -353,9 +343,8 @@ static void threads_do_not_change_a_bit(void **state)
     }
 }
 
-static void a_batch_gives_each_matrix_what_it_gets_alone(void **state)
+TEST(a_batch_gives_each_matrix_what_it_gets_alone)
 {
-    (void)state;
     enum { BATCH = 7, ROWS = 12, COLS = 20, EACH = ROWS * COLS };
     float x[BATCH * EACH], y[BATCH * EACH], alone[EACH];
     testlib_seed(6);
@@ -371,9 +360,8 @@ static void a_batch_gives_each_matrix_what_it_gets_alone(void **state)
     }
 }
 
-static void nan_and_infinity_are_refused_and_nothing_is_written(void **state)
+TEST(nan_and_infinity_are_refused_and_nothing_is_written)
 {
-    (void)state;
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     muon_ortho *ortho = NULL;
     assert_ok(muon_ortho_create(&ortho, 2, 3, 4, NULL, 1, NULL));
@@ -389,9 +377,8 @@ static void nan_and_infinity_are_refused_and_nothing_is_written(void **state)
     muon_ortho_destroy(ortho);
 }
 
-static void bad_shapes_and_settings_are_refused(void **state)
+TEST(bad_shapes_and_settings_are_refused)
 {
-    (void)state;
     muon_ortho *ortho = NULL;
     assert_fails(muon_ortho_create(&ortho, 0, 3, 4, NULL, 1, NULL), MUON_E_SHAPE,
                  "0 matrices of 3 x 4");
@@ -411,9 +398,8 @@ static void bad_shapes_and_settings_are_refused(void **state)
     muon_ortho_destroy(NULL);
 }
 
-static void auto_takes_the_cheapest_algorithm(void **state)
+TEST(auto_takes_the_cheapest_algorithm)
 {
-    (void)state;
     static const int64_t cases[][2] = {{64, 64}, {64, 256}, {1000, 10}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         double flops[4];
@@ -431,25 +417,4 @@ static void auto_takes_the_cheapest_algorithm(void **state)
         assert_true(flops[MUON_ALGORITHM_GRAM] == 3 * m * m * n + 17 * m * m * m);
         assert_true(flops[MUON_ALGORITHM_AUTO] == fmin(flops[2], flops[3]));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_set_and_algorithm_agrees_with_fp64_on_every_spectrum),
-        cmocka_unit_test(lists_of_6_to_12_steps_stay_near_fp64_and_never_grow),
-        cmocka_unit_test(large_matrices_agree_with_fp64),
-        cmocka_unit_test(gram_agrees_with_standard_over_aspects_1_to_64),
-        cmocka_unit_test(scaling_the_input_changes_nothing_beyond_rounding),
-        cmocka_unit_test(zero_gives_zero),
-        cmocka_unit_test(vectors_and_single_elements_become_unit_length_times_the_composed_quintic),
-        cmocka_unit_test(the_transpose_gives_the_transpose),
-        cmocka_unit_test(singular_values_end_in_the_band_of_the_set),
-        cmocka_unit_test(threads_do_not_change_a_bit),
-        cmocka_unit_test(a_batch_gives_each_matrix_what_it_gets_alone),
-        cmocka_unit_test(nan_and_infinity_are_refused_and_nothing_is_written),
-        cmocka_unit_test(bad_shapes_and_settings_are_refused),
-        cmocka_unit_test(auto_takes_the_cheapest_algorithm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

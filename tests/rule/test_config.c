@@ -20,9 +20,8 @@ static muon_config fresh_config(void)
     return config;
 }
 
-static void a_fresh_config_has_the_documented_defaults(void **state)
+TEST(a_fresh_config_has_the_documented_defaults)
 {
-    (void)state;
     muon_config c;
     memset(&c, 0x7f, sizeof c);
     muon_config_init(&c, sizeof c);
@@ -36,9 +35,8 @@ static void a_fresh_config_has_the_documented_defaults(void **state)
     assert_true(!c.orthogonalize && !c.grad_consumed && !c.log && !c.user);
 }
 
-static void a_config_keeps_every_value_it_is_given(void **state)
+TEST(a_config_keeps_every_value_it_is_given)
 {
-    (void)state;
     muon_attention attention;
     int user;
     muon_config c = fresh_config(), got;
@@ -58,9 +56,8 @@ static void a_config_keeps_every_value_it_is_given(void **state)
     assert_memory_equal(&got, &c, sizeof c);
 }
 
-static void every_illegal_value_of_a_config_is_named(void **state)
+TEST(every_illegal_value_of_a_config_is_named)
 {
-    (void)state;
     const double nan_value = (double)NAN;
     muon_config got, kept = fresh_config();
 #define BAD(change, status, part)                                                                  \
@@ -94,9 +91,8 @@ static void every_illegal_value_of_a_config_is_named(void **state)
     assert_fails(muon__config_load(&got, NULL), MUON_E_ARG, "muon_config");
 }
 
-static void step_args_and_results_start_neutral(void **state)
+TEST(step_args_and_results_start_neutral)
 {
-    (void)state;
     muon_step_args args;
     memset(&args, 0x7f, sizeof args);
     muon_step_args_init(&args, sizeof args);
@@ -137,9 +133,8 @@ static muon_attention mla(void)
     return a;
 }
 
-static void a_fresh_attention_layer_has_the_documented_defaults(void **state)
+TEST(a_fresh_attention_layer_has_the_documented_defaults)
 {
-    (void)state;
     muon_attention a;
     memset(&a, 0x7f, sizeof a);
     muon_attention_init(&a, sizeof a);
@@ -151,9 +146,8 @@ static void a_fresh_attention_layer_has_the_documented_defaults(void **state)
     assert_true(!a.nope_dim && !a.rope_dim && !a.v_dim);
 }
 
-static void every_illegal_value_of_an_attention_layer_is_named(void **state)
+TEST(every_illegal_value_of_an_attention_layer_is_named)
 {
-    (void)state;
     muon_attention got;
 #define BAD(make, change, status, part)                                                            \
     do {                                                                                           \
@@ -200,9 +194,8 @@ static void every_illegal_value_of_an_attention_layer_is_named(void **state)
     assert_memory_equal(&got, &list[1], sizeof got);
 }
 
-static void the_rows_needed_are_counted_to_the_last_head(void **state)
+TEST(the_rows_needed_are_counted_to_the_last_head)
 {
-    (void)state;
     int64_t q, k;
     muon_attention a = gqa();
     muon__attention_extent(&a, &q, &k);
@@ -219,9 +212,8 @@ static void the_rows_needed_are_counted_to_the_last_head(void **state)
     assert_true(q == 3 + 8 * 192 && k == 5 + 8 * 224);
 }
 
-static void rows_that_no_integer_can_count_are_the_most_that_one_can(void **state)
+TEST(rows_that_no_integer_can_count_are_the_most_that_one_can)
 {
-    (void)state;
     int64_t q, k;
     muon_attention a = gqa();
     a.heads = a.kv_heads = INT_MAX;
@@ -241,9 +233,8 @@ static void rows_that_no_integer_can_count_are_the_most_that_one_can(void **stat
 
 /* In a fused tensor, a key row that is also a query row would be scaled twice: the mistake of
  * leaving k_row at 0. Compared with marking rows one by one. */
-static void queries_and_keys_of_a_fused_tensor_must_not_share_rows(void **state)
+TEST(queries_and_keys_of_a_fused_tensor_must_not_share_rows)
 {
-    (void)state;
     enum { ROWS = 256 };
     int refused = 0, accepted = 0;
     for (int i = 0; i < 60 * 60 * 9; i++) {
@@ -279,20 +270,4 @@ static void queries_and_keys_of_a_fused_tensor_must_not_share_rows(void **state)
         assert_ok(muon__attention_load(&got, &a, 0));
     }
     assert_true(refused > 1000 && accepted > 1000);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fresh_config_has_the_documented_defaults),
-        cmocka_unit_test(a_config_keeps_every_value_it_is_given),
-        cmocka_unit_test(every_illegal_value_of_a_config_is_named),
-        cmocka_unit_test(step_args_and_results_start_neutral),
-        cmocka_unit_test(a_fresh_attention_layer_has_the_documented_defaults),
-        cmocka_unit_test(every_illegal_value_of_an_attention_layer_is_named),
-        cmocka_unit_test(the_rows_needed_are_counted_to_the_last_head),
-        cmocka_unit_test(rows_that_no_integer_can_count_are_the_most_that_one_can),
-        cmocka_unit_test(queries_and_keys_of_a_fused_tensor_must_not_share_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,9 +5,8 @@
 
 #include "rule/group.h"
 
-static void the_lr_factor_follows_its_mode_for_tall_wide_and_thin(void **state)
+TEST(the_lr_factor_follows_its_mode_for_tall_wide_and_thin)
 {
-    (void)state;
     static const struct {
         int64_t rows, cols;
         double factor[5]; /* by muon_lr_mode */
@@ -37,12 +36,4 @@ static void the_lr_factor_follows_its_mode_for_tall_wide_and_thin(void **state)
             }
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_lr_factor_follows_its_mode_for_tall_wide_and_thin),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,9 +24,8 @@ static void expect_same(const muon_group *got, const muon_group *want, const cha
         fail_msg("%s: struct_size, name or custom changed", what);
 }
 
-static void presets_have_the_values_of_their_peers(void **state)
+TEST(presets_have_the_values_of_their_peers)
 {
-    (void)state;
     static const struct {
         const char *name;
         const char *muon, *adamw; /* field=value ... */
@@ -93,22 +92,12 @@ static void presets_have_the_values_of_their_peers(void **state)
     }
 }
 
-static void a_frozen_group_has_no_preset(void **state)
+TEST(a_frozen_group_has_no_preset)
 {
-    (void)state;
     muon_group group;
     muon_group_init(&group, sizeof group);
     group.rule = MUON_RULE_FROZEN;
     muon_group before = group;
     assert_fails(muon_group_set_preset(&group, "torch"), MUON_E_VALUE, "preset 'torch': the rule");
     expect_same(&group, &before, "after a refusal");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(presets_have_the_values_of_their_peers),
-        cmocka_unit_test(a_frozen_group_has_no_preset),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

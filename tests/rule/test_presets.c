@@ -25,22 +25,17 @@ static const double tolerance = 2e-5;
 static muon_st *fixture;
 
 /* CTest says where the sources are; by hand, run it from there. */
-static int open_fixture(void **state)
+static void open_fixture(void)
 {
-    (void)state;
     const char *root = getenv("MUON_SOURCE_DIR");
     char path[4096];
     (void)snprintf(path, sizeof path, "%s/tests/fixtures/peers.safetensors", root ? root : ".");
-    if (muon_st_open(&fixture, path) == MUON_OK) return 0;
-    print_error("%s\n", muon_last_error());
-    return -1;
+    assert_ok(muon_st_open(&fixture, path));
 }
 
-static int close_fixture(void **state)
+static void close_fixture(void)
 {
-    (void)state;
     muon_st_close(fixture);
-    return 0;
 }
 
 static const char *metadata(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -215,9 +210,8 @@ static double preset_error(const run *r, int i, const char *peer)
     return weight_error(r, i, want);
 }
 
-static void every_preset_makes_the_steps_of_its_peer(void **state)
+TEST(every_preset_makes_the_steps_of_its_peer)
 {
-    (void)state;
     for (size_t b = 0; b < COUNT(backends); b++)
         for (size_t p = 0; p < COUNT(presets); p++) {
             run r;
@@ -231,9 +225,8 @@ static void every_preset_makes_the_steps_of_its_peer(void **state)
 }
 
 /* Momentum and Adam's moments, found by the names the header promises. */
-static void every_preset_keeps_the_state_of_its_peer(void **state)
+TEST(every_preset_keeps_the_state_of_its_peer)
 {
-    (void)state;
     for (size_t p = 0; p < COUNT(presets); p++) {
         run r;
         run_preset(&r, presets[p], NULL);
@@ -261,9 +254,8 @@ static void every_preset_keeps_the_state_of_its_peer(void **state)
 }
 
 /* The comparison must be able to fail: no preset passes for another one. */
-static void no_preset_is_mistaken_for_another(void **state)
+TEST(no_preset_is_mistaken_for_another)
 {
-    (void)state;
     for (size_t p = 0; p < COUNT(presets); p++) {
         run r;
         run_preset(&r, presets[p], NULL);
@@ -346,9 +338,8 @@ static void step_with_logits(run *r, int t, const muon_attention *attention, dou
         free(logits[l]);
 }
 
-static void qk_clip_follows_the_update_and_scales_the_rows_of_hot_heads(void **state)
+TEST(qk_clip_follows_the_update_and_scales_the_rows_of_hot_heads)
 {
-    (void)state;
     for (size_t b = 0; b < COUNT(backends); b++) {
         run r = {.steps = QK_STEPS};
         muon_attention attention[NLAYERS];
@@ -376,13 +367,4 @@ static void qk_clip_follows_the_update_and_scales_the_rows_of_hot_heads(void **s
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_preset_makes_the_steps_of_its_peer),
-        cmocka_unit_test(every_preset_keeps_the_state_of_its_peer),
-        cmocka_unit_test(no_preset_is_mistaken_for_another),
-        cmocka_unit_test(qk_clip_follows_the_update_and_scales_the_rows_of_hot_heads),
-    };
-    return cmocka_run_group_tests(tests, open_fixture, close_fixture);
-}
+AROUND_ALL(open_fixture, close_fixture)

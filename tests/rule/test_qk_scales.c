@@ -192,9 +192,8 @@ static const muon_qk_rule rules[] = {MUON_QK_KV_MIN, MUON_QK_GROUP};
 
 /* ---- tests -------------------------------------------------------------------------------- */
 
-static void mha_and_gqa_scale_the_rows_that_the_definition_says(void **state)
+TEST(mha_and_gqa_scale_the_rows_that_the_definition_says)
 {
-    (void)state;
     static const int shapes[][3] = {{1, 1, 1}, {8, 8, 16},  {8, 2, 16}, {8, 1, 4},
                                     {6, 3, 5}, {32, 4, 64}, {12, 6, 1}};
     for (size_t i = 0; i < COUNT(shapes) * COUNT(alphas) * COUNT(rules); i++) {
@@ -209,9 +208,8 @@ static void mha_and_gqa_scale_the_rows_that_the_definition_says(void **state)
     }
 }
 
-static void interleaved_q_k_v_is_found_through_the_group_stride(void **state)
+TEST(interleaved_q_k_v_is_found_through_the_group_stride)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(alphas) * COUNT(rules); i++) {
         muon_attention a = layer(8, 2, 16); /* rows of a group: 4 queries, key, value, 7 spare */
         a.q = a.k = "qkv";
@@ -226,9 +224,8 @@ static void interleaved_q_k_v_is_found_through_the_group_stride(void **state)
     }
 }
 
-static void mla_scales_nope_and_rope_and_leaves_v(void **state)
+TEST(mla_scales_nope_and_rope_and_leaves_v)
 {
-    (void)state;
     static const int shapes[][4] = {{1, 1, 1, 1}, {16, 64, 32, 64}, {5, 3, 2, 7}, {4, 2, 9, 1}};
     for (size_t i = 0; i < COUNT(shapes) * COUNT(alphas); i++) {
         const int *s = shapes[i % COUNT(shapes)];
@@ -263,9 +260,8 @@ static void expect_range(const qk_range *got, int64_t row, int64_t nrows, double
 }
 
 /* The same numbers worked out by hand, in case oracle and code share a mistake. */
-static void the_two_gqa_rules_differ_as_written(void **state)
+TEST(the_two_gqa_rules_differ_as_written)
 {
-    (void)state;
     const float logits[] = {400, 1600, 50, 60}; /* gamma 1/4, 1/16, 1, 1 */
     muon_attention a = layer(4, 2, 10);
     scales s = scales_of(&a, 100, logits);
@@ -286,9 +282,8 @@ static void the_two_gqa_rules_differ_as_written(void **state)
     expect_range(&s.k[0], 0, 10, 0.125);
 }
 
-static void mla_by_hand(void **state)
+TEST(mla_by_hand)
 {
-    (void)state;
     const float logits[] = {50, 400};
     muon_attention a = mla_layer(2, 6, 2, 4);
     a.q_row = 100;
@@ -302,9 +297,8 @@ static void mla_by_hand(void **state)
     expect_range(&s.k[0], 210, 6, 0.5);
 }
 
-static void logits_at_the_threshold_or_no_logits_at_all_touch_nothing(void **state)
+TEST(logits_at_the_threshold_or_no_logits_at_all_touch_nothing)
 {
-    (void)state;
     static const float idle[] = {100, 0, -0.0f, -7, -FLT_MAX, NAN, INFINITY, -INFINITY, FLT_MIN};
     for (size_t i = 0; i < COUNT(idle); i++) {
         const float logits[] = {idle[i], idle[i]};
@@ -319,9 +313,8 @@ static void logits_at_the_threshold_or_no_logits_at_all_touch_nothing(void **sta
     }
 }
 
-static void a_broken_head_does_not_hide_or_change_its_neighbours(void **state)
+TEST(a_broken_head_does_not_hide_or_change_its_neighbours)
 {
-    (void)state;
     static const float broken[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < COUNT(broken); i++) {
         const float logits[] = {broken[i], 400};
@@ -340,9 +333,8 @@ static void a_broken_head_does_not_hide_or_change_its_neighbours(void **state)
     }
 }
 
-static void no_threshold_is_small_enough_to_erase_weights(void **state)
+TEST(no_threshold_is_small_enough_to_erase_weights)
 {
-    (void)state;
     const float logits[] = {FLT_MAX};
     muon_attention a = mla_layer(1, 1, 1, 1);
     scales s = scales_of(&a, 1e-300, logits);
@@ -353,9 +345,8 @@ static void no_threshold_is_small_enough_to_erase_weights(void **state)
 }
 
 /* Above, but by less than a float can say: counted, and no bit changes. */
-static void a_scale_that_rounds_to_one_makes_no_range(void **state)
+TEST(a_scale_that_rounds_to_one_makes_no_range)
 {
-    (void)state;
     const float logits[] = {nextafterf(100, 200)};
     muon_attention a = layer(1, 1, 4);
     a.alpha = 1e-3;
@@ -363,20 +354,4 @@ static void a_scale_that_rounds_to_one_makes_no_range(void **state)
     assert_int_equal(s.above, 1);
     assert_int_equal(s.nq, 0);
     assert_int_equal(s.nk, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mha_and_gqa_scale_the_rows_that_the_definition_says),
-        cmocka_unit_test(interleaved_q_k_v_is_found_through_the_group_stride),
-        cmocka_unit_test(mla_scales_nope_and_rope_and_leaves_v),
-        cmocka_unit_test(the_two_gqa_rules_differ_as_written),
-        cmocka_unit_test(mla_by_hand),
-        cmocka_unit_test(logits_at_the_threshold_or_no_logits_at_all_touch_nothing),
-        cmocka_unit_test(a_broken_head_does_not_hide_or_change_its_neighbours),
-        cmocka_unit_test(no_threshold_is_small_enough_to_erase_weights),
-        cmocka_unit_test(a_scale_that_rounds_to_one_makes_no_range),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

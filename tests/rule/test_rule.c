@@ -54,9 +54,8 @@ static void set(muon_group *group, const char *field, const char *value)
 
 /* ---- defaults ----------------------------------------------------------------------------- */
 
-static void a_fresh_group_has_the_documented_defaults(void **state)
+TEST(a_fresh_group_has_the_documented_defaults)
 {
-    (void)state;
     muon_group g = fresh();
     assert_int_equal(g.struct_size, sizeof g);
     assert_null(g.name);
@@ -107,9 +106,8 @@ static const struct {
 };
 
 /* What is finite, but not where it is used. */
-static void numbers_that_are_infinite_in_f32_are_refused(void **state)
+TEST(numbers_that_are_infinite_in_f32_are_refused)
 {
-    (void)state;
     static const struct {
         double lr, weight_decay, lr_scale, ns_eps, adam_eps;
         const char *text;
@@ -180,9 +178,8 @@ static muon_field field_at(size_t i)
     return field;
 }
 
-static void every_field_is_listed_once_in_this_test_and_in_the_library(void **state)
+TEST(every_field_is_listed_once_in_this_test_and_in_the_library)
 {
-    (void)state;
     size_t n = muon_group_count_fields(), found = 0;
     for (size_t k = 0; k < n; k++) {
         muon_field f = field_at(k);
@@ -203,9 +200,8 @@ static void every_field_is_listed_once_in_this_test_and_in_the_library(void **st
     EXPECT_FAILURE(muon_group_get_field(0, NULL, sizeof f), MUON_E_ARG, "NULL");
 }
 
-static void a_field_says_which_rule_uses_it_and_whether_it_may_change(void **state)
+TEST(a_field_says_which_rule_uses_it_and_whether_it_may_change)
 {
-    (void)state;
     static const struct {
         const char *name, *rule, *coefficients;
         int is_fixed;
@@ -227,9 +223,8 @@ static void a_field_says_which_rule_uses_it_and_whether_it_may_change(void **sta
     }
 }
 
-static void the_default_of_a_field_is_that_of_a_fresh_group(void **state)
+TEST(the_default_of_a_field_is_that_of_a_fresh_group)
 {
-    (void)state;
     for (size_t i = 0; i < muon_group_count_fields(); i++) {
         muon_field f = field_at(i);
         char got[MUON_FIELD_TEXT], want[MUON_FIELD_TEXT];
@@ -242,9 +237,8 @@ static void the_default_of_a_field_is_that_of_a_fresh_group(void **state)
     }
 }
 
-static void the_help_of_an_enum_names_every_word(void **state)
+TEST(the_help_of_an_enum_names_every_word)
 {
-    (void)state;
     for (size_t i = 0; i < muon_group_count_fields(); i++) {
         muon_field f = field_at(i);
         for (size_t k = 0; f.words && f.words[k]; k++)
@@ -267,9 +261,8 @@ static void expect_round_trip(const char *name, size_t offset, const void *value
         fail_msg("%s: '%s' is read as another value", name, text);
 }
 
-static void every_field_comes_back_from_its_text_to_the_bit(void **state)
+TEST(every_field_comes_back_from_its_text_to_the_bit)
 {
-    (void)state;
     const double hard[] = {0,           -0.0,        0.1,          1.0 / 3,
                            0.95,        1e-300,      DBL_MIN,      DBL_MIN / 3,
                            4.9e-324,    DBL_EPSILON, (double)0.1F, 0.3,
@@ -301,9 +294,8 @@ static void every_field_comes_back_from_its_text_to_the_bit(void **state)
         }
 }
 
-static void what_has_no_text_or_no_room_is_an_error_and_leaves_the_text(void **state)
+TEST(what_has_no_text_or_no_room_is_an_error_and_leaves_the_text)
 {
-    (void)state;
     char text[MUON_FIELD_TEXT] = "before";
     muon_group group = fresh();
     EXPECT_FAILURE(muon_group_get(&group, "lr", text, 5), MUON_E_ARG,
@@ -348,9 +340,8 @@ static void try_real(size_t i, double value, int good)
     expect_same(&loaded, &before, "after a refusal");
 }
 
-static void numbers_are_checked_up_to_the_edge_of_their_range(void **state)
+TEST(numbers_are_checked_up_to_the_edge_of_their_range)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(reals); i++) {
         for (size_t v = 0; v < 3; v++) {
             try_real(i, reals[i].good[v], 1);
@@ -362,9 +353,8 @@ static void numbers_are_checked_up_to_the_edge_of_their_range(void **state)
     }
 }
 
-static void flags_and_counts_are_checked_up_to_the_edge_of_their_range(void **state)
+TEST(flags_and_counts_are_checked_up_to_the_edge_of_their_range)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(ints); i++) {
         for (size_t v = 0; v < 4; v++) {
             int good = v < 2, value = good ? ints[i].good[v] : ints[i].bad[v - 2], got = 0;
@@ -392,9 +382,8 @@ static void flags_and_counts_are_checked_up_to_the_edge_of_their_range(void **st
     assert_int_equal(group.nesterov, 1);
 }
 
-static void every_choice_is_set_by_its_name_and_no_other_value_passes(void **state)
+TEST(every_choice_is_set_by_its_name_and_no_other_value_passes)
 {
-    (void)state;
     static const double custom[][3] = {{1, 2, 3}};
     for (size_t i = 0; i < COUNT(choices); i++) {
         muon_group group = fresh(), loaded;
@@ -425,9 +414,8 @@ static void every_choice_is_set_by_its_name_and_no_other_value_passes(void **sta
     assert_string_equal(muon__algorithm_name(MUON_ALGORITHM_GRAM), "gram");
 }
 
-static void text_that_is_not_the_whole_value_is_refused(void **state)
+TEST(text_that_is_not_the_whole_value_is_refused)
 {
-    (void)state;
     static const char *const bad[][2] = {{"lr", ""},
                                          {"lr", " 1"},
                                          {"lr", "1 "},
@@ -463,9 +451,8 @@ static void text_that_is_not_the_whole_value_is_refused(void **state)
     }
 }
 
-static void unknown_names_are_errors_that_list_the_known_and_suggest_the_near(void **state)
+TEST(unknown_names_are_errors_that_list_the_known_and_suggest_the_near)
 {
-    (void)state;
     muon_group group = fresh();
     EXPECT_FAILURE(muon_group_set(&group, "weight_decy", "1"), MUON_E_NAME, "'weight_decy'",
                    "did you mean 'weight_decay'?", "lr, weight_decay, clip", "adam_eps_mode");
@@ -487,9 +474,8 @@ static void unknown_names_are_errors_that_list_the_known_and_suggest_the_near(vo
     EXPECT_FAILURE(muon_group_set(&group, "lr", monster), MUON_E_VALUE, "must be a number");
 }
 
-static void null_arguments_and_foreign_structs_are_refused(void **state)
+TEST(null_arguments_and_foreign_structs_are_refused)
 {
-    (void)state;
     muon_group group = fresh(), loaded;
     EXPECT_FAILURE(muon_group_set(&group, NULL, "1"), MUON_E_ARG, "NULL");
     EXPECT_FAILURE(muon_group_set(&group, "lr", NULL), MUON_E_ARG, "lr");
@@ -504,9 +490,8 @@ static void null_arguments_and_foreign_structs_are_refused(void **state)
 }
 
 /* A program of the future hands us larger structs, one after the other. */
-static void groups_of_a_newer_program_are_loaded_set_and_preset(void **state)
+TEST(groups_of_a_newer_program_are_loaded_set_and_preset)
 {
-    (void)state;
     struct {
         muon_group group;
         double later;
@@ -530,9 +515,8 @@ static void groups_of_a_newer_program_are_loaded_set_and_preset(void **state)
     EXPECT_FAILURE(muon__group_load_at(&loaded, &list[0].group, 1), MUON_E_VERSION, "newer");
 }
 
-static void custom_coefficients_must_be_there_and_finite(void **state)
+TEST(custom_coefficients_must_be_there_and_finite)
 {
-    (void)state;
     double custom[MUON_MAX_NS_STEPS + 1][3] = {{1, 2, 3}, {4, 5, 6}};
     muon_group group = fresh(), loaded;
     group.coefficients = MUON_COEFFICIENTS_CUSTOM;
@@ -556,9 +540,8 @@ static void custom_coefficients_must_be_there_and_finite(void **state)
     assert_ok(muon__group_load(&loaded, &group, 2));
 }
 
-static void only_rule_and_momentum_dtype_are_fixed_at_creation(void **state)
+TEST(only_rule_and_momentum_dtype_are_fixed_at_creation)
 {
-    (void)state;
     muon_group from = fresh(), to = fresh();
     from.name = "all";
     for (size_t i = 0; i < COUNT(reals); i++)
@@ -579,28 +562,4 @@ static void only_rule_and_momentum_dtype_are_fixed_at_creation(void **state)
     to.rule = MUON_RULE_ADAMW;
     EXPECT_FAILURE(muon__group_check_change(&from, &to, 0), MUON_E_VALUE, "group 'all'",
                    "rule is muon", "adamw");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fresh_group_has_the_documented_defaults),
-        cmocka_unit_test(numbers_that_are_infinite_in_f32_are_refused),
-        cmocka_unit_test(every_field_is_listed_once_in_this_test_and_in_the_library),
-        cmocka_unit_test(a_field_says_which_rule_uses_it_and_whether_it_may_change),
-        cmocka_unit_test(the_default_of_a_field_is_that_of_a_fresh_group),
-        cmocka_unit_test(the_help_of_an_enum_names_every_word),
-        cmocka_unit_test(every_field_comes_back_from_its_text_to_the_bit),
-        cmocka_unit_test(what_has_no_text_or_no_room_is_an_error_and_leaves_the_text),
-        cmocka_unit_test(numbers_are_checked_up_to_the_edge_of_their_range),
-        cmocka_unit_test(flags_and_counts_are_checked_up_to_the_edge_of_their_range),
-        cmocka_unit_test(every_choice_is_set_by_its_name_and_no_other_value_passes),
-        cmocka_unit_test(text_that_is_not_the_whole_value_is_refused),
-        cmocka_unit_test(unknown_names_are_errors_that_list_the_known_and_suggest_the_near),
-        cmocka_unit_test(null_arguments_and_foreign_structs_are_refused),
-        cmocka_unit_test(groups_of_a_newer_program_are_loaded_set_and_preset),
-        cmocka_unit_test(custom_coefficients_must_be_there_and_finite),
-        cmocka_unit_test(only_rule_and_momentum_dtype_are_fixed_at_creation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
