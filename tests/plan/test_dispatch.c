@@ -15,9 +15,8 @@ static double largest_of(const double *x, int n)
 
 /* ---- everything has one owner ------------------------------------------------------------------ */
 
-static void every_matrix_has_one_owner_and_what_is_in_none_has_none(void **state)
+TEST(every_matrix_has_one_owner_and_what_is_in_none_has_none)
 {
-    (void)state;
     static const int meshes[][4] = {{1, 1, 1, 1}, {1, 2, 1, 1},   {1, 7, 1, 1}, {2, 3, 2, 1},
                                     {4, 1, 1, 1}, {1, 100, 1, 1}, {3, 5, 2, 2}, {1, 4096, 1, 1}};
     for (size_t i = 0; i < COUNT(meshes); i++) {
@@ -41,9 +40,8 @@ static void every_matrix_has_one_owner_and_what_is_in_none_has_none(void **state
     }
 }
 
-static void fewer_matrices_than_ranks_go_to_different_ranks(void **state)
+TEST(fewer_matrices_than_ranks_go_to_different_ranks)
 {
-    (void)state;
     static const int counts[] = {1, 2, 5, 15, 16, 32, 48};
     for (size_t i = 0; i < COUNT(counts); i++) {
         planned c;
@@ -62,9 +60,8 @@ static void fewer_matrices_than_ranks_go_to_different_ranks(void **state)
     }
 }
 
-static void replicas_share_the_work_instead_of_repeating_it(void **state)
+TEST(replicas_share_the_work_instead_of_repeating_it)
 {
-    (void)state;
     planned c;
     planned_init(&c, 8, 4, 1, 1);
     planned_add_model(&c, &gpt2);
@@ -80,9 +77,8 @@ static void replicas_share_the_work_instead_of_repeating_it(void **state)
 
 /* ---- evenly ------------------------------------------------------------------------------------ */
 
-static void work_is_even_on_mixes_of_attention_and_mlp(void **state)
+TEST(work_is_even_on_mixes_of_attention_and_mlp)
 {
-    (void)state;
     static const struct {
         int64_t d, mlp, kv;
         int layers, ranks;
@@ -126,9 +122,8 @@ static double optimum(const double *cost, int n, double *load, int ranks)
     return best;
 }
 
-static void the_largest_load_is_within_four_thirds_of_the_optimum(void **state)
+TEST(the_largest_load_is_within_four_thirds_of_the_optimum)
 {
-    (void)state;
     testlib_seed(7);
     for (int i = 0; i < 60; i++) {
         int ranks = 2 + i % 3, n = 3 + (int)(testlib_bits() % 6);
@@ -155,9 +150,8 @@ static void the_largest_load_is_within_four_thirds_of_the_optimum(void **state)
 
 /* ---- near to where it is ----------------------------------------------------------------------- */
 
-static void experts_that_are_whole_on_a_rank_stay_there(void **state)
+TEST(experts_that_are_whole_on_a_rank_stay_there)
 {
-    (void)state;
     static const struct {
         int replicate, fsdp, ep, experts;
     } cases[] = {{1, 4, 1, 16}, {1, 2, 4, 8}, {1, 8, 8, 64}, {1, 16, 1, 48}};
@@ -206,16 +200,14 @@ static int owned_by_second(double bandwidth)
     return count;
 }
 
-static void slow_messages_keep_matrices_where_most_of_them_is(void **state)
+TEST(slow_messages_keep_matrices_where_most_of_them_is)
 {
-    (void)state;
     assert_int_equal(owned_by_second(1e30), 4);
     assert_int_equal(owned_by_second(1e3), 0);
 }
 
-static void what_does_not_fit_its_holder_moves_inside_the_node_first(void **state)
+TEST(what_does_not_fit_its_holder_moves_inside_the_node_first)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 16, 1, 1);
     static const muon_box all = {.rank = 9, .begin = {0, 0}, .end = {600, 2048}};
@@ -230,9 +222,8 @@ static void what_does_not_fit_its_holder_moves_inside_the_node_first(void **stat
     planned_free(&c);
 }
 
-static void large_matrices_are_spread_over_the_nodes(void **state)
+TEST(large_matrices_are_spread_over_the_nodes)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 64, 1, 1); /* 8 nodes */
     for (int layer = 0; layer < 8; layer++)
@@ -245,9 +236,8 @@ static void large_matrices_are_spread_over_the_nodes(void **state)
     planned_free(&c);
 }
 
-static void a_mesh_of_some_ranks_uses_the_others_for_work_too(void **state)
+TEST(a_mesh_of_some_ranks_uses_the_others_for_work_too)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 4, 1, 1);
     c.config.nranks = 8; /* ranks 4..7 hold nothing */
@@ -264,9 +254,8 @@ static void a_mesh_of_some_ranks_uses_the_others_for_work_too(void **state)
 
 /* ---- the same on every rank -------------------------------------------------------------------- */
 
-static void owners_and_waves_are_the_same_every_time_and_for_any_threads(void **state)
+TEST(owners_and_waves_are_the_same_every_time_and_for_any_threads)
 {
-    (void)state;
     planned c;
     planned_init(&c, 2, 12, 1, 2);
     planned_add_model(&c, &gpt2);
@@ -288,9 +277,8 @@ static void owners_and_waves_are_the_same_every_time_and_for_any_threads(void **
     planned_free(&c);
 }
 
-static void the_machine_changes_owners_and_so_the_hash(void **state)
+TEST(the_machine_changes_owners_and_so_the_hash)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 24, 1, 1);
     for (int layer = 0; layer < 12; layer++)
@@ -306,23 +294,4 @@ static void the_machine_changes_owners_and_so_the_hash(void **state)
     muon_plan_destroy(a);
     muon_plan_destroy(b);
     planned_free(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_matrix_has_one_owner_and_what_is_in_none_has_none),
-        cmocka_unit_test(fewer_matrices_than_ranks_go_to_different_ranks),
-        cmocka_unit_test(replicas_share_the_work_instead_of_repeating_it),
-        cmocka_unit_test(work_is_even_on_mixes_of_attention_and_mlp),
-        cmocka_unit_test(the_largest_load_is_within_four_thirds_of_the_optimum),
-        cmocka_unit_test(experts_that_are_whole_on_a_rank_stay_there),
-        cmocka_unit_test(slow_messages_keep_matrices_where_most_of_them_is),
-        cmocka_unit_test(what_does_not_fit_its_holder_moves_inside_the_node_first),
-        cmocka_unit_test(large_matrices_are_spread_over_the_nodes),
-        cmocka_unit_test(a_mesh_of_some_ranks_uses_the_others_for_work_too),
-        cmocka_unit_test(owners_and_waves_are_the_same_every_time_and_for_any_threads),
-        cmocka_unit_test(the_machine_changes_owners_and_so_the_hash),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

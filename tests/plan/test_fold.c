@@ -75,9 +75,8 @@ static void make_random(cut_tensor *t, int most)
     assert_int_equal(muon__fold_box(t->patches, &t->f, t->shape, t->ndim, &t->b), t->n);
 }
 
-static void patches_are_the_box_element_by_element(void **state)
+TEST(patches_are_the_box_element_by_element)
 {
-    (void)state;
     static cut_tensor t;
     testlib_seed(1);
     for (int i = 0; i < 3000; i++) {
@@ -113,9 +112,8 @@ static void patches_are_the_box_element_by_element(void **state)
     }
 }
 
-static void a_box_is_as_few_patches_as_can_be(void **state)
+TEST(a_box_is_as_few_patches_as_can_be)
 {
-    (void)state;
     static const struct {
         const char *what;
         int ndim;
@@ -172,9 +170,8 @@ static int64_t find_in(const band *b, int64_t row)
     return -1;
 }
 
-static void what_item_and_patch_have_in_common_is_a_rectangle(void **state)
+TEST(what_item_and_patch_have_in_common_is_a_rectangle)
 {
-    (void)state;
     static cut_tensor t;
     testlib_seed(2);
     int met = 0;
@@ -207,9 +204,8 @@ static void what_item_and_patch_have_in_common_is_a_rectangle(void **state)
     assert_true(met > 500);
 }
 
-static void an_item_is_inside_the_smallest_box_that_holds_it(void **state)
+TEST(an_item_is_inside_the_smallest_box_that_holds_it)
 {
-    (void)state;
     static cut_tensor t;
     testlib_seed(3);
     for (int i = 0; i < 2000; i++) {
@@ -239,9 +235,8 @@ static void an_item_is_inside_the_smallest_box_that_holds_it(void **state)
     }
 }
 
-static void rows_of_a_band_are_counted_up_to_any_place(void **state)
+TEST(rows_of_a_band_are_counted_up_to_any_place)
 {
-    (void)state;
     testlib_seed(4);
     for (int i = 0; i < 500; i++) {
         int64_t extent = 1 + pick(30), n = 0;
@@ -256,9 +251,8 @@ static void rows_of_a_band_are_counted_up_to_any_place(void **state)
     }
 }
 
-static void folds_of_huge_tensors_stay_in_64_bits(void **state)
+TEST(folds_of_huge_tensors_stay_in_64_bits)
 {
-    (void)state;
     const int64_t shape[] = {1 << 10, 1 << 20, 1 << 20, 1 << 12}; /* 2^62 elements */
     fold f = muon__fold_make(shape, 4, 1, 1);
     assert_true(f.batch == 1 << 10 && f.rows == 1 << 20 && f.cols == (int64_t)1 << 32);
@@ -272,17 +266,4 @@ static void folds_of_huge_tensors_stay_in_64_bits(void **state)
     assert_true(muon__fold_overlap(&r, &p, 1023, &rows, &cols));
     assert_true(r.row == 1 << 19 && r.nrows == 1 << 19);
     assert_true(r.col == 1 << 30 && r.ncols == 1 << 30);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(patches_are_the_box_element_by_element),
-        cmocka_unit_test(a_box_is_as_few_patches_as_can_be),
-        cmocka_unit_test(what_item_and_patch_have_in_common_is_a_rectangle),
-        cmocka_unit_test(an_item_is_inside_the_smallest_box_that_holds_it),
-        cmocka_unit_test(rows_of_a_band_are_counted_up_to_any_place),
-        cmocka_unit_test(folds_of_huge_tensors_stay_in_64_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

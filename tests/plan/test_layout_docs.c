@@ -72,9 +72,8 @@ static void check_row(char *cells[CELLS])
     unplace(&p);
 }
 
-static void every_placement_in_the_docs_is_as_they_say(void **state)
+TEST(every_placement_in_the_docs_is_as_they_say)
 {
-    (void)state;
     static const char head[] = "| layout | mesh | shape |";
     const char *root = getenv("MUON_SOURCE_DIR");
     char path[4096], line[1024];
@@ -92,12 +91,4 @@ static void every_placement_in_the_docs_is_as_they_say(void **state)
     }
     fclose(file);
     assert_in_range(rows, 16, 100);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_placement_in_the_docs_is_as_they_say),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,9 +19,8 @@ static muon_mesh good_mesh(void)
 
 /* ---- Placements */
 
-static void a_placement_that_cannot_be_read_says_where_and_why(void **state)
+TEST(a_placement_that_cannot_be_read_says_where_and_why)
 {
-    (void)state;
     static const struct {
         const char *text;
         muon_status status;
@@ -61,9 +60,8 @@ static void a_placement_that_cannot_be_read_says_where_and_why(void **state)
     }
 }
 
-static void one_way_to_say_where_elements_are_is_enough(void **state)
+TEST(one_way_to_say_where_elements_are_is_enough)
 {
-    (void)state;
     static const muon_box boxes[] = {{0, {0, 0}, {6, 8}}};
     static const muon_range ranges[] = {{0, 0, 48}};
     muon_mesh m = good_mesh();
@@ -103,9 +101,8 @@ static void one_way_to_say_where_elements_are_is_enough(void **state)
 
 /* ---- Boxes and ranges of a [4, 6] tensor */
 
-static void boxes_that_cannot_be_are_named(void **state)
+TEST(boxes_that_cannot_be_are_named)
 {
-    (void)state;
     static const struct {
         muon_box boxes[3];
         size_t n;
@@ -148,9 +145,8 @@ static void boxes_that_cannot_be_are_named(void **state)
     }
 }
 
-static void ranges_that_cannot_be_are_named(void **state)
+TEST(ranges_that_cannot_be_are_named)
 {
-    (void)state;
     static const struct {
         muon_range ranges[3];
         size_t n;
@@ -218,9 +214,8 @@ static muon_status apply(size_t i, muon_mesh *m, int *ranks, const char **want, 
     return status;
 }
 
-static void a_mesh_that_cannot_be_is_refused_by_name(void **state)
+TEST(a_mesh_that_cannot_be_is_refused_by_name)
 {
-    (void)state;
     for (size_t i = 0, n = 1; i < n; i++) {
         int ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
         muon_mesh m = good_mesh();
@@ -242,9 +237,8 @@ static void a_mesh_that_cannot_be_is_refused_by_name(void **state)
 
 /* ---- From a program's side */
 
-static void messages_name_the_parameter_and_the_number_of_ranks(void **state)
+TEST(messages_name_the_parameter_and_the_number_of_ranks)
 {
-    (void)state;
     muon_group group;
     muon_group_init(&group, sizeof group);
     muon_config config;
@@ -266,17 +260,4 @@ static void messages_name_the_parameter_and_the_number_of_ranks(void **state)
     assert_fails(muon_plan_create(&plan, &config, &param, 1), MUON_E_NAME,
                  "param 'h.0.wq': placement \"0: ep\": column 4: mesh 'm' has no axis 'ep'");
     assert_null(plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_placement_that_cannot_be_read_says_where_and_why),
-        cmocka_unit_test(one_way_to_say_where_elements_are_is_enough),
-        cmocka_unit_test(boxes_that_cannot_be_are_named),
-        cmocka_unit_test(ranges_that_cannot_be_are_named),
-        cmocka_unit_test(a_mesh_that_cannot_be_is_refused_by_name),
-        cmocka_unit_test(messages_name_the_parameter_and_the_number_of_ranks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

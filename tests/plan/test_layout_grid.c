@@ -136,9 +136,8 @@ static void check_sharding(const sharding *s, const muon_param *declared)
     unplace(&p);
 }
 
-static void any_placement_on_any_mesh_is_as_on_paper(void **state)
+TEST(any_placement_on_any_mesh_is_as_on_paper)
 {
-    (void)state;
     testlib_seed(1);
     for (int i = 0; i < 3000; i++) {
         muon_param param = random_param(4, 7);
@@ -156,9 +155,8 @@ typedef struct cut_case {
     int64_t begin[12], end[12]; /* begin == end == 0: nothing */
 } cut_case;
 
-static void cuts_are_those_of_torch_chunk_and_nest_in_the_order_given(void **state)
+TEST(cuts_are_those_of_torch_chunk_and_nest_in_the_order_given)
 {
-    (void)state;
     static const cut_case cases[] = {
         /* torch.chunk(10, 4): 3, 3, 3, 1 */
         {10, "0: ep", {4, 1}, {0, 3, 6, 9}, {3, 6, 9, 10}},
@@ -195,9 +193,8 @@ static void cuts_are_those_of_torch_chunk_and_nest_in_the_order_given(void **sta
     }
 }
 
-static void a_tensor_without_a_placement_is_whole_on_every_rank_of_its_mesh(void **state)
+TEST(a_tensor_without_a_placement_is_whole_on_every_rank_of_its_mesh)
 {
-    (void)state;
     static truth t;
     int sizes[] = {2, 2}, ranks[] = {6, 1, 4, 3};
     muon_mesh m = mesh_of("m", 2, sizes, ranks);
@@ -230,9 +227,8 @@ static void a_tensor_without_a_placement_is_whole_on_every_rank_of_its_mesh(void
     }
 }
 
-static void parameters_of_one_optimizer_live_on_different_meshes(void **state)
+TEST(parameters_of_one_optimizer_live_on_different_meshes)
 {
-    (void)state;
     int tower_sizes[] = {3}, text_sizes[] = {2, 2}, tower_ranks[] = {5, 4, 6};
     const muon_mesh meshes[] = {mesh_of("text", 2, text_sizes, NULL),
                                 mesh_of("tower", 1, tower_sizes, tower_ranks)};
@@ -264,9 +260,8 @@ static void parameters_of_one_optimizer_live_on_different_meshes(void **state)
 }
 
 /* 2,048 ranks, and a tensor of 2^43 elements: no painting, but the numbers are known. */
-static void a_huge_tensor_on_2048_ranks_needs_no_more_than_its_cuts(void **state)
+TEST(a_huge_tensor_on_2048_ranks_needs_no_more_than_its_cuts)
 {
-    (void)state;
     int sizes[] = {8, 128, 2};
     muon_mesh m = mesh_of("m", 3, sizes, NULL);
     muon_param param = param_of(3, (int64_t[]){(int64_t)1 << 20, (int64_t)1 << 12, 2047});
@@ -309,9 +304,8 @@ static void a_huge_tensor_on_2048_ranks_needs_no_more_than_its_cuts(void **state
     unplace(&p);
 }
 
-static void layouts_that_are_alike_have_one_hash_however_written(void **state)
+TEST(layouts_that_are_alike_have_one_hash_however_written)
 {
-    (void)state;
     int two_four[] = {2, 4}, four_two[] = {4, 2}, eight[] = {8, 1}, one_five[] = {1, 5};
     int turned[] = {0, 4, 1, 5, 2, 6, 3, 7}, moved[] = {1, 0, 2, 3, 4, 5, 6, 7};
     muon_mesh meshes[] = {mesh_of("two_four", 2, two_four, NULL),
@@ -360,9 +354,8 @@ static void layouts_that_are_alike_have_one_hash_however_written(void **state)
     muon__meshes_destroy(loaded, 5);
 }
 
-static void tensors_that_are_cut_alike_share_a_grid_and_no_others_do(void **state)
+TEST(tensors_that_are_cut_alike_share_a_grid_and_no_others_do)
 {
-    (void)state;
     int sizes[] = {2, 3, 1};
     const muon_mesh meshes[] = {mesh_of("m", 3, sizes, NULL), mesh_of("n", 3, sizes, NULL)};
     static const struct {
@@ -402,9 +395,8 @@ static void tensors_that_are_cut_alike_share_a_grid_and_no_others_do(void **stat
     muon__meshes_destroy(loaded, 2);
 }
 
-static void a_grid_survives_every_failed_allocation(void **state)
+TEST(a_grid_survives_every_failed_allocation)
 {
-    (void)state;
     int sizes[] = {2, 3};
     muon_mesh m = mesh_of("m", 2, sizes, NULL);
     muon_param param = param_of(2, (int64_t[]){5, 7});
@@ -422,19 +414,4 @@ static void a_grid_survives_every_failed_allocation(void **state)
     }
     assert_int_equal(status, MUON_OK);
     assert_in_range(k, 10, 30);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_placement_on_any_mesh_is_as_on_paper),
-        cmocka_unit_test(cuts_are_those_of_torch_chunk_and_nest_in_the_order_given),
-        cmocka_unit_test(a_tensor_without_a_placement_is_whole_on_every_rank_of_its_mesh),
-        cmocka_unit_test(parameters_of_one_optimizer_live_on_different_meshes),
-        cmocka_unit_test(a_huge_tensor_on_2048_ranks_needs_no_more_than_its_cuts),
-        cmocka_unit_test(layouts_that_are_alike_have_one_hash_however_written),
-        cmocka_unit_test(tensors_that_are_cut_alike_share_a_grid_and_no_others_do),
-        cmocka_unit_test(a_grid_survives_every_failed_allocation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

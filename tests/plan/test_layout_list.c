@@ -83,9 +83,8 @@ static void make_boxes(tiling *s, muon_param *param, int nranks, int depth)
     param->nboxes = s->n;
 }
 
-static void any_boxes_that_tile_the_tensor_are_taken_as_they_are(void **state)
+TEST(any_boxes_that_tile_the_tensor_are_taken_as_they_are)
 {
-    (void)state;
     static truth t;
     static tiling s;
     testlib_seed(2);
@@ -117,9 +116,8 @@ static int times_covered(const tiling *s, int64_t flat, const truth *t)
 }
 
 /* Moves an edge, drops or doubles a box: what is wrong then is found where painting finds it. */
-static void boxes_that_do_not_tile_it_are_refused_with_the_first_element_that_is_wrong(void **state)
+TEST(boxes_that_do_not_tile_it_are_refused_with_the_first_element_that_is_wrong)
 {
-    (void)state;
     static truth t;
     static tiling s;
     testlib_seed(3);
@@ -157,9 +155,8 @@ static void boxes_that_do_not_tile_it_are_refused_with_the_first_element_that_is
     assert_true(refused > 1000);
 }
 
-static void thousands_of_boxes_are_put_in_order_and_found_without_a_look_at_all(void **state)
+TEST(thousands_of_boxes_are_put_in_order_and_found_without_a_look_at_all)
 {
-    (void)state;
     enum { ROWS = 100, COLS = 100, N = ROWS * COLS };
     muon_param param = param_of(3, (int64_t[]){ROWS * 3, COLS * 1000, 500});
     muon_box *boxes = calloc(N, sizeof *boxes);
@@ -224,9 +221,8 @@ static void make_ranges(tiling *s, muon_param *param, int64_t numel, int nranks)
     param->nranges = s->n;
 }
 
-static void any_flat_ranges_that_tile_the_tensor_are_taken_as_they_are(void **state)
+TEST(any_flat_ranges_that_tile_the_tensor_are_taken_as_they_are)
 {
-    (void)state;
     static truth t;
     static tiling s;
     testlib_seed(5);
@@ -245,9 +241,8 @@ static void any_flat_ranges_that_tile_the_tensor_are_taken_as_they_are(void **st
     }
 }
 
-static void a_range_is_cut_into_few_boxes_that_grow_and_then_shrink(void **state)
+TEST(a_range_is_cut_into_few_boxes_that_grow_and_then_shrink)
 {
-    (void)state;
     /* of [4, 3, 5]: the rest of a row, of a plane, whole planes, rows, and a part of one */
     static const muon_range ranges[] = {{0, 0, 3}, {1, 3, 58}, {0, 58, 60}};
     static const box want[] = {
@@ -286,9 +281,8 @@ static void a_range_is_cut_into_few_boxes_that_grow_and_then_shrink(void **state
     }
 }
 
-static void a_flat_partition_of_a_huge_tensor_over_2048_ranks_is_exact(void **state)
+TEST(a_flat_partition_of_a_huge_tensor_over_2048_ranks_is_exact)
 {
-    (void)state;
     enum { N = 2048 };
     muon_param param = param_of(2, (int64_t[]){3000001, 7001});
     int64_t numel = (int64_t)3000001 * 7001, each = (numel + N - 1) / N, sum = 0;
@@ -316,9 +310,8 @@ static void a_flat_partition_of_a_huge_tensor_over_2048_ranks_is_exact(void **st
 
 /* ---- Both */
 
-static void boxes_ranges_and_a_placement_that_say_the_same_have_one_hash(void **state)
+TEST(boxes_ranges_and_a_placement_that_say_the_same_have_one_hash)
 {
-    (void)state;
     muon_mesh m;
     muon_mesh_init(&m, sizeof m);
     m.name = "m";
@@ -355,9 +348,8 @@ static void boxes_ranges_and_a_placement_that_say_the_same_have_one_hash(void **
     }
 }
 
-static void tensors_that_are_laid_out_alike_share_a_list_and_no_others_do(void **state)
+TEST(tensors_that_are_laid_out_alike_share_a_list_and_no_others_do)
 {
-    (void)state;
     static const muon_range ranges[] = {{0, 0, 7}, {1, 7, 24}}, turned[] = {{1, 0, 7}, {0, 7, 24}};
     static const muon_box boxes[] = {{0, {0, 0}, {1, 6}}, {1, {1, 0}, {4, 6}}};
     static const struct {
@@ -399,9 +391,8 @@ static void tensors_that_are_laid_out_alike_share_a_list_and_no_others_do(void *
     muon__meshes_destroy(meshes, 0);
 }
 
-static void a_list_survives_every_failed_allocation(void **state)
+TEST(a_list_survives_every_failed_allocation)
 {
-    (void)state;
     static const muon_range ranges[] = {{1, 7, 20}, {0, 0, 7}, {1, 0, 7}};
     static const muon_box boxes[] = {{0, {0, 0}, {4, 2}}, {1, {0, 2}, {4, 5}}};
     for (int kind = 0; kind < 2; kind++) {
@@ -423,21 +414,4 @@ static void a_list_survives_every_failed_allocation(void **state)
         assert_int_equal(status, MUON_OK);
         assert_in_range(k, 15, 40);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_boxes_that_tile_the_tensor_are_taken_as_they_are),
-        cmocka_unit_test(
-            boxes_that_do_not_tile_it_are_refused_with_the_first_element_that_is_wrong),
-        cmocka_unit_test(thousands_of_boxes_are_put_in_order_and_found_without_a_look_at_all),
-        cmocka_unit_test(any_flat_ranges_that_tile_the_tensor_are_taken_as_they_are),
-        cmocka_unit_test(a_range_is_cut_into_few_boxes_that_grow_and_then_shrink),
-        cmocka_unit_test(a_flat_partition_of_a_huge_tensor_over_2048_ranks_is_exact),
-        cmocka_unit_test(boxes_ranges_and_a_placement_that_say_the_same_have_one_hash),
-        cmocka_unit_test(tensors_that_are_laid_out_alike_share_a_list_and_no_others_do),
-        cmocka_unit_test(a_list_survives_every_failed_allocation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

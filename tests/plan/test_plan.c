@@ -41,9 +41,8 @@ static void check_matrices(const model *m, const expected *want, size_t n)
 }
 
 /* R1, R2: of two layers with the same shape, and of a stack of them */
-static void convolutions_are_flattened_and_never_merged(void **state)
+TEST(convolutions_are_flattened_and_never_merged)
 {
-    (void)state;
     model m;
     model_init(&m);
     model_add(&m, MUONS, "conv.0", "flatten 1", SHAPE(16, 25, 3, 3));
@@ -58,9 +57,8 @@ static void convolutions_are_flattened_and_never_merged(void **state)
 }
 
 /* R3 */
-static void every_block_of_a_fused_tensor_has_its_own_factor(void **state)
+TEST(every_block_of_a_fused_tensor_has_its_own_factor)
 {
-    (void)state;
     model m;
     model_init(&m);
     model_add(&m, MUONS, "gqa", "rows 400, 100, 100", SHAPE(600, 25));
@@ -84,9 +82,8 @@ static void every_block_of_a_fused_tensor_has_its_own_factor(void **state)
 }
 
 /* R4, R8 */
-static void stacked_experts_use_the_last_two_axes_and_storage_order_is_declared(void **state)
+TEST(stacked_experts_use_the_last_two_axes_and_storage_order_is_declared)
 {
-    (void)state;
     model m;
     model_init(&m);
     m.groups[MUONS].lr_mode = MUON_LR_SPECTRAL_NORM;
@@ -106,9 +103,8 @@ static void stacked_experts_use_the_last_two_axes_and_storage_order_is_declared(
 }
 
 /* R5: a name decides nothing unless a pattern says so, and patterns are globs over whole names. */
-static void routing_is_by_explicit_rules_without_substring_traps(void **state)
+TEST(routing_is_by_explicit_rules_without_substring_traps)
 {
-    (void)state;
     static const char *const adamw[] = {"*.attn_gate", "*embed*", "*.router"};
     model m;
     model_init(&m);
@@ -134,9 +130,8 @@ static void routing_is_by_explicit_rules_without_substring_traps(void **state)
 
 /* ---- cost ------------------------------------------------------------------------------------- */
 
-static void flops_are_those_of_the_algorithm_that_runs(void **state)
+TEST(flops_are_those_of_the_algorithm_that_runs)
 {
-    (void)state;
     static const struct {
         muon_algorithm asked, runs;
         double rows, cols, flops; /* five steps of the default set */
@@ -166,9 +161,8 @@ static void flops_are_those_of_the_algorithm_that_runs(void **state)
     }
 }
 
-static void costs_count_every_element_once(void **state)
+TEST(costs_count_every_element_once)
 {
-    (void)state;
     model m;
     model_init(&m);
     m.groups[OTHERS].momentum_dtype = MUON_BF16;
@@ -218,9 +212,8 @@ static void check_waves(const muon_plan *plan)
     }
 }
 
-static void workspace_is_planned_to_the_byte_and_never_above_the_budget(void **state)
+TEST(workspace_is_planned_to_the_byte_and_never_above_the_budget)
 {
-    (void)state;
     for (int threads = 1; threads <= 4; threads++) {
         int64_t least = 0, most = 0;
         for (int i = 0; i <= 20; i++) { /* no limit; then from the least to the most */
@@ -248,9 +241,8 @@ static void workspace_is_planned_to_the_byte_and_never_above_the_budget(void **s
     }
 }
 
-static void the_budget_that_the_error_names_is_the_least_that_works(void **state)
+TEST(the_budget_that_the_error_names_is_the_least_that_works)
 {
-    (void)state;
     model m;
     model_init(&m);
     add_many_shapes(&m);
@@ -268,9 +260,8 @@ static void the_budget_that_the_error_names_is_the_least_that_works(void **state
     }
 }
 
-static void a_plan_of_a_trillion_parameters_needs_no_memory_for_them(void **state)
+TEST(a_plan_of_a_trillion_parameters_needs_no_memory_for_them)
 {
-    (void)state;
     static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
     model m;
     model_init(&m);
@@ -285,20 +276,4 @@ static void a_plan_of_a_trillion_parameters_needs_no_memory_for_them(void **stat
     assert_true(cost.expert_elements > INT64_C(1000000000000));
     assert_true(cost.workspace_bytes <= m.config.workspace_budget);
     muon_plan_destroy(plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions_are_flattened_and_never_merged),
-        cmocka_unit_test(every_block_of_a_fused_tensor_has_its_own_factor),
-        cmocka_unit_test(stacked_experts_use_the_last_two_axes_and_storage_order_is_declared),
-        cmocka_unit_test(routing_is_by_explicit_rules_without_substring_traps),
-        cmocka_unit_test(flops_are_those_of_the_algorithm_that_runs),
-        cmocka_unit_test(costs_count_every_element_once),
-        cmocka_unit_test(workspace_is_planned_to_the_byte_and_never_above_the_budget),
-        cmocka_unit_test(the_budget_that_the_error_names_is_the_least_that_works),
-        cmocka_unit_test(a_plan_of_a_trillion_parameters_needs_no_memory_for_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -220,9 +220,8 @@ static size_t apply_immaterial(model *m, size_t number, const char **what)
     return at;
 }
 
-static void the_hash_does_not_know_what_changes_nothing_of_the_work(void **state)
+TEST(the_hash_does_not_know_what_changes_nothing_of_the_work)
 {
-    (void)state;
     model m;
     init_small(&m);
     uint64_t want = hash_of(&m);
@@ -235,9 +234,8 @@ static void the_hash_does_not_know_what_changes_nothing_of_the_work(void **state
     }
 }
 
-static void the_hash_changes_with_anything_that_changes_the_work(void **state)
+TEST(the_hash_changes_with_anything_that_changes_the_work)
 {
-    (void)state;
     enum { MOST = 100 };
     uint64_t seen[MOST];
     const char *names[MOST];
@@ -256,9 +254,8 @@ static void the_hash_changes_with_anything_that_changes_the_work(void **state)
     }
 }
 
-static void another_backend_is_another_plan(void **state)
+TEST(another_backend_is_another_plan)
 {
-    (void)state;
     const char *const *backends = model_backends();
     if (!backends[1]) skip();
     model m;
@@ -271,9 +268,8 @@ static void another_backend_is_another_plan(void **state)
     assert_true(hash[0] != hash[1]);
 }
 
-static void the_waves_of_one_rank_are_its_own_business(void **state)
+TEST(the_waves_of_one_rank_are_its_own_business)
 {
-    (void)state;
     model m;
     uint64_t hash[2];
     muon_plan *plan = NULL;
@@ -294,9 +290,8 @@ static void the_waves_of_one_rank_are_its_own_business(void **state)
 }
 
 /* Ranks that disagree ask for these one by one: a change is seen where it is, and nowhere else. */
-static void parts_of_a_plan_have_hashes_of_their_own(void **state)
+TEST(parts_of_a_plan_have_hashes_of_their_own)
 {
-    (void)state;
     enum { CONFIG, ATTENTION, FIRST_GROUP, SECOND_GROUP, FIRST_PARAM, SECOND_PARAM, NPARTS };
     static const int want[] = {-1,          CONFIG,      ATTENTION,    FIRST_GROUP, SECOND_GROUP,
                                FIRST_PARAM, FIRST_PARAM, SECOND_PARAM, SECOND_PARAM};
@@ -327,9 +322,8 @@ static void parts_of_a_plan_have_hashes_of_their_own(void **state)
     }
 }
 
-static void an_optimizer_has_the_plan_that_was_made_without_it(void **state)
+TEST(an_optimizer_has_the_plan_that_was_made_without_it)
 {
-    (void)state;
     model m;
     init_small(&m);
     m.config.nranks = 1;
@@ -370,9 +364,8 @@ static void print_plan(const model *m, page *p, uint64_t *hash)
     muon_plan_destroy(plan);
 }
 
-static void a_plan_prints_as_a_table_with_totals_in_millions(void **state)
+TEST(a_plan_prints_as_a_table_with_totals_in_millions)
 {
-    (void)state;
     static const char want[] =
         "parameter       shape           rule           matrices                        factor     "
         " "
@@ -415,9 +408,8 @@ static void a_plan_prints_as_a_table_with_totals_in_millions(void **state)
         fail_msg("got\n%s\nwant\n%s%s", p.text, want, last);
 }
 
-static void every_distinct_factor_is_printed_even_inside_another(void **state)
+TEST(every_distinct_factor_is_printed_even_inside_another)
 {
-    (void)state;
     model m;
     page p;
     uint64_t hash;
@@ -430,9 +422,8 @@ static void every_distinct_factor_is_printed_even_inside_another(void **state)
     assert_non_null(strstr(p.text, " callback "));
 }
 
-static void names_of_any_length_are_printed_as_lines(void **state)
+TEST(names_of_any_length_are_printed_as_lines)
 {
-    (void)state;
     static char name[2000];
     memset(name, 'n', sizeof name - 1);
     model m;
@@ -448,20 +439,4 @@ static void names_of_any_length_are_printed_as_lines(void **state)
     assert_int_equal(lines, 3 + 4);
     assert_non_null(strstr(p.text, "\nw "));
     muon_plan_print(NULL, write_page, &p); /* nothing to print */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_hash_does_not_know_what_changes_nothing_of_the_work),
-        cmocka_unit_test(the_hash_changes_with_anything_that_changes_the_work),
-        cmocka_unit_test(another_backend_is_another_plan),
-        cmocka_unit_test(the_waves_of_one_rank_are_its_own_business),
-        cmocka_unit_test(parts_of_a_plan_have_hashes_of_their_own),
-        cmocka_unit_test(an_optimizer_has_the_plan_that_was_made_without_it),
-        cmocka_unit_test(a_plan_prints_as_a_table_with_totals_in_millions),
-        cmocka_unit_test(every_distinct_factor_is_printed_even_inside_another),
-        cmocka_unit_test(names_of_any_length_are_printed_as_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

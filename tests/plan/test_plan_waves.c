@@ -73,9 +73,8 @@ static int64_t least_budget(const planned *c)
 static const int meshes[][4] = {{1, 2, 1, 1}, {1, 5, 1, 1}, {2, 2, 1, 1},
                                 {1, 3, 2, 2}, {3, 1, 1, 1}, {1, 24, 1, 1}};
 
-static void waves_keep_their_size_and_order_for_any_budget(void **state)
+TEST(waves_keep_their_size_and_order_for_any_budget)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(meshes); i++) {
         planned c;
         planned_init(&c, meshes[i][0], meshes[i][1], meshes[i][2], meshes[i][3]);
@@ -104,9 +103,8 @@ static void waves_keep_their_size_and_order_for_any_budget(void **state)
     }
 }
 
-static void the_budget_that_the_error_names_is_the_least_that_works(void **state)
+TEST(the_budget_that_the_error_names_is_the_least_that_works)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(meshes); i++) {
         planned c;
         planned_init(&c, meshes[i][0], meshes[i][1], meshes[i][2], meshes[i][3]);
@@ -131,9 +129,8 @@ static void the_budget_that_the_error_names_is_the_least_that_works(void **state
 }
 
 /* Room for fewer waves at once is less memory, and fewer of them never need more. */
-static void fewer_waves_in_flight_need_less_workspace(void **state)
+TEST(fewer_waves_in_flight_need_less_workspace)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 4, 1, 1);
     planned_add_model(&c, &gpt2);
@@ -153,9 +150,8 @@ static void fewer_waves_in_flight_need_less_workspace(void **state)
 
 /* ---- progress ---------------------------------------------------------------------------------- */
 
-static void ranks_advance_together(void **state)
+TEST(ranks_advance_together)
 {
-    (void)state;
     static const struct {
         const known_model *model;
         int fsdp;
@@ -194,9 +190,8 @@ static void ranks_advance_together(void **state)
     }
 }
 
-static void a_little_work_is_one_wave(void **state)
+TEST(a_little_work_is_one_wave)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 4, 1, 1);
     for (int layer = 0; layer < 40; layer++)
@@ -208,9 +203,8 @@ static void a_little_work_is_one_wave(void **state)
 }
 
 /* Dense matrices have to be gathered, experts are whole on their ranks. */
-static void local_matrices_open_and_close_the_step(void **state)
+TEST(local_matrices_open_and_close_the_step)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 8, 1, 1);
     for (int layer = 0; layer < 24; layer++) {
@@ -234,17 +228,4 @@ static void local_matrices_open_and_close_the_step(void **state)
                          "nothing is left to wait for");
     muon_plan_destroy(plan);
     planned_free(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waves_keep_their_size_and_order_for_any_budget),
-        cmocka_unit_test(the_budget_that_the_error_names_is_the_least_that_works),
-        cmocka_unit_test(fewer_waves_in_flight_need_less_workspace),
-        cmocka_unit_test(ranks_advance_together),
-        cmocka_unit_test(a_little_work_is_one_wave),
-        cmocka_unit_test(local_matrices_open_and_close_the_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

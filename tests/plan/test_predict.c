@@ -17,9 +17,8 @@ static size_t stride(void)
     return getenv("MUON_TEST_QUICK") ? 5 : 1;
 }
 
-static void makespans_are_near_the_bound_for_mixtures_of_experts(void **state)
+TEST(makespans_are_near_the_bound_for_mixtures_of_experts)
 {
-    (void)state;
     static const struct {
         int replicate, fsdp, ep;
         double ratio;
@@ -46,9 +45,8 @@ static void makespans_are_near_the_bound_for_mixtures_of_experts(void **state)
     }
 }
 
-static void no_rank_moves_more_bytes_than_with_padding(void **state)
+TEST(no_rank_moves_more_bytes_than_with_padding)
 {
-    (void)state;
     static const known_model *const models[] = {&gpt2,      &llama_8b, &llama_70b,
                                                 &qwen3_30b, &glm_45,   &kimi_k2};
     static const int meshes[][4] = {
@@ -79,9 +77,8 @@ static void no_rank_moves_more_bytes_than_with_padding(void **state)
 
 /* Where another one happens to divide without a rest, it may be within the percent that moving fewer
  * bytes is worth. */
-static void other_schemes_are_never_faster_on_mixtures_of_experts(void **state)
+TEST(other_schemes_are_never_faster_on_mixtures_of_experts)
 {
-    (void)state;
     static const int ranks[] = {24, 64, 128, 512};
     for (size_t k = 0; k < COUNT(moe); k++) {
         for (size_t i = 0; i < COUNT(ranks); i += stride()) {
@@ -101,9 +98,8 @@ static void other_schemes_are_never_faster_on_mixtures_of_experts(void **state)
     }
 }
 
-static void a_trillion_parameters_on_4096_ranks(void **state)
+TEST(a_trillion_parameters_on_4096_ranks)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 512, 8, 1);
     planned_add_model(&c, &kimi_k2);
@@ -150,9 +146,8 @@ static void add_zoo(planned *c, muon_box *boxes, muon_range *ranges)
     p->nranges = 2;
 }
 
-static void predictions_are_the_sums_of_what_the_ranks_do(void **state)
+TEST(predictions_are_the_sums_of_what_the_ranks_do)
 {
-    (void)state;
     static const int meshes[][4] = {{1, 2, 1, 1}, {2, 1, 1, 1}, {1, 3, 1, 2}, {2, 2, 1, 1},
                                     {1, 2, 2, 2}, {3, 4, 1, 1}, {1, 9, 2, 1}};
     for (size_t i = 0; i < COUNT(meshes); i++) {
@@ -211,9 +206,8 @@ static void assert_close(double got, double want, const char *what)
 }
 
 /* Three 8 x 8 matrices on two ranks, half a matrix on each: 32 elements, 128 bytes. */
-static void three_matrices_on_two_ranks_by_hand(void **state)
+TEST(three_matrices_on_two_ranks_by_hand)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 2, 1, 1);
     c.config.machine =
@@ -249,9 +243,8 @@ static void three_matrices_on_two_ranks_by_hand(void **state)
 }
 
 /* Replica groups do everything again in the other schemes: four ranks, two groups of two. */
-static void replicas_are_repeated_by_the_other_schemes_only(void **state)
+TEST(replicas_are_repeated_by_the_other_schemes_only)
 {
-    (void)state;
     planned c;
     planned_init(&c, 2, 2, 1, 1);
     for (int layer = 0; layer < 4; layer++)
@@ -269,9 +262,8 @@ static void replicas_are_repeated_by_the_other_schemes_only(void **state)
 }
 
 /* 7 rows on 4 ranks are 2, 2, 2 and 1: a padded shard is one row of 10 too long. */
-static void uneven_shards_are_padded_to_the_largest(void **state)
+TEST(uneven_shards_are_padded_to_the_largest)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 4, 1, 1);
     for (int layer = 0; layer < 4; layer++)
@@ -287,9 +279,8 @@ static void uneven_shards_are_padded_to_the_largest(void **state)
     planned_free(&c);
 }
 
-static void one_process_sends_nothing(void **state)
+TEST(one_process_sends_nothing)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 1, 1, 1);
     planned_add_model(&c, &gpt2);
@@ -309,9 +300,8 @@ static void one_process_sends_nothing(void **state)
 
 /* ---- arguments, memory, text ------------------------------------------------------------------- */
 
-static void arguments_are_checked_and_short_structs_are_served(void **state)
+TEST(arguments_are_checked_and_short_structs_are_served)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 2, 1, 1);
     planned_add(&c, &(tensor_kind){"w", 1, 1, 8, 8}, 0);
@@ -336,9 +326,8 @@ static void arguments_are_checked_and_short_structs_are_served(void **state)
     planned_free(&c);
 }
 
-static void every_failing_allocation_is_an_error(void **state)
+TEST(every_failing_allocation_is_an_error)
 {
-    (void)state;
     planned c;
     muon_box boxes[4];
     muon_range ranges[2];
@@ -370,9 +359,8 @@ static void append(void *user, const char *text, size_t length)
     strncat(user, text, length);
 }
 
-static void the_text_has_owners_and_the_comparison(void **state)
+TEST(the_text_has_owners_and_the_comparison)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 8, 1, 1);
     planned_add(&c, &(tensor_kind){"dense", 1, 1, 256, 256}, 0);
@@ -391,23 +379,4 @@ static void the_text_has_owners_and_the_comparison(void **state)
         if (!strstr(text, wanted[i])) fail_msg("'%s' is not in:\n%s", wanted[i], text);
     muon_plan_destroy(plan);
     planned_free(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(makespans_are_near_the_bound_for_mixtures_of_experts),
-        cmocka_unit_test(no_rank_moves_more_bytes_than_with_padding),
-        cmocka_unit_test(other_schemes_are_never_faster_on_mixtures_of_experts),
-        cmocka_unit_test(a_trillion_parameters_on_4096_ranks),
-        cmocka_unit_test(predictions_are_the_sums_of_what_the_ranks_do),
-        cmocka_unit_test(three_matrices_on_two_ranks_by_hand),
-        cmocka_unit_test(replicas_are_repeated_by_the_other_schemes_only),
-        cmocka_unit_test(uneven_shards_are_padded_to_the_largest),
-        cmocka_unit_test(one_process_sends_nothing),
-        cmocka_unit_test(arguments_are_checked_and_short_structs_are_served),
-        cmocka_unit_test(every_failing_allocation_is_an_error),
-        cmocka_unit_test(the_text_has_owners_and_the_comparison),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,9 +53,8 @@ static int number_of_cases(void)
     return text ? atoi(text) : 500;
 }
 
-static void no_scheme_is_predicted_faster_than_a_small_plan(void **state)
+TEST(no_scheme_is_predicted_faster_than_a_small_plan)
 {
-    (void)state;
     testlib_seed(16);
     for (int i = 0; i < number_of_cases(); i++) {
         planned c;
@@ -81,9 +80,8 @@ static void no_scheme_is_predicted_faster_than_a_small_plan(void **state)
 }
 
 /* Seven equal matrices on seven ranks: whoever deals them out, each rank has one. */
-static void equal_shares_take_equal_times(void **state)
+TEST(equal_shares_take_equal_times)
 {
-    (void)state;
     planned c;
     planned_init(&c, 1, 7, 1, 1);
     for (int layer = 0; layer < 7; layer++)
@@ -103,9 +101,8 @@ static void equal_shares_take_equal_times(void **state)
 }
 
 /* A replica of a group gathers and scatters inside itself, so both take as long as one alone. */
-static void replicas_of_a_scheme_are_each_for_themselves(void **state)
+TEST(replicas_of_a_scheme_are_each_for_themselves)
 {
-    (void)state;
     double makespan[2][2];
     for (int replicas = 1; replicas <= 2; replicas++) {
         planned c;
@@ -123,14 +120,4 @@ static void replicas_of_a_scheme_are_each_for_themselves(void **state)
     }
     for (int scheme = 0; scheme < 2; scheme++)
         assert_true(makespan[0][scheme] == makespan[1][scheme]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_scheme_is_predicted_faster_than_a_small_plan),
-        cmocka_unit_test(equal_shares_take_equal_times),
-        cmocka_unit_test(replicas_of_a_scheme_are_each_for_themselves),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

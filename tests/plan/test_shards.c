@@ -57,9 +57,8 @@ static muon_plan *plan_of(const small_model *m)
     return plan;
 }
 
-static void a_plan_tells_what_every_rank_holds(void **state)
+TEST(a_plan_tells_what_every_rank_holds)
 {
-    (void)state;
     small_model m;
     init_model(&m);
     muon_param *w = add_param(&m, "w", 0, 2, (int64_t[]){7, 4});
@@ -114,9 +113,8 @@ static void a_plan_tells_what_every_rank_holds(void **state)
     muon_plan_destroy(plan);
 }
 
-static void questions_about_what_does_not_exist_have_answers(void **state)
+TEST(questions_about_what_does_not_exist_have_answers)
 {
-    (void)state;
     small_model m;
     init_model(&m);
     muon_param *w = add_param(&m, "w", 0, 2, (int64_t[]){2, 4});
@@ -173,9 +171,8 @@ static muon_status copy(int way, const muon_plan *plan, size_t param, int rank, 
     }
 }
 
-static void copies_say_what_is_wrong_with_them(void **state)
+TEST(copies_say_what_is_wrong_with_them)
 {
-    (void)state;
     small_model m;
     init_model(&m);
     muon_param *w = add_param(&m, "w", 0, 2, (int64_t[]){2, 4});
@@ -219,9 +216,8 @@ static void copies_say_what_is_wrong_with_them(void **state)
     muon_plan_destroy(plan);
 }
 
-static void the_number_of_ranks_is_the_communicators_or_as_given(void **state)
+TEST(the_number_of_ranks_is_the_communicators_or_as_given)
 {
-    (void)state;
     muon_comm comm = {.struct_size = sizeof comm, .rank = 1, .size = 6};
     static const struct {
         int size; /* 0: no communicator */
@@ -254,9 +250,8 @@ static void the_number_of_ranks_is_the_communicators_or_as_given(void **state)
     }
 }
 
-static void every_parameter_is_folded_as_its_matrices_are(void **state)
+TEST(every_parameter_is_folded_as_its_matrices_are)
 {
-    (void)state;
     small_model m;
     init_model(&m);
     add_param(&m, "conv", 0, 4, (int64_t[]){8, 3, 2, 2})->matrices = "flatten 1";
@@ -293,9 +288,8 @@ typedef struct old_param {
     muon_dtype dtype, grad_dtype, copy_dtype;
 } old_param;
 
-static void programs_from_before_there_were_ranks_still_run(void **state)
+TEST(programs_from_before_there_were_ranks_still_run)
 {
-    (void)state;
     small_model m;
     init_model(&m);
     old_param params[2];
@@ -324,9 +318,8 @@ static void programs_from_before_there_were_ranks_still_run(void **state)
                  "muon_param[0]: struct_size is 112, must be at least 120");
 }
 
-static void what_a_plan_was_made_of_may_go_away(void **state)
+TEST(what_a_plan_was_made_of_may_go_away)
 {
-    (void)state;
     char mesh_name[] = "world", axis[] = "fsdp", placement[] = "0: fsdp";
     int ranks[] = {5, 4, 3, 2, 1, 0};
     small_model m;
@@ -347,18 +340,4 @@ static void what_a_plan_was_made_of_may_go_away(void **state)
     assert_ok(muon_plan_get_part(plan, 0, 0, 0, &part, sizeof part));
     assert_true(part.begin[0] == 6 && part.end[0] == 7 && part.replica == 1 && part.replicas == 2);
     muon_plan_destroy(plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_tells_what_every_rank_holds),
-        cmocka_unit_test(questions_about_what_does_not_exist_have_answers),
-        cmocka_unit_test(copies_say_what_is_wrong_with_them),
-        cmocka_unit_test(the_number_of_ranks_is_the_communicators_or_as_given),
-        cmocka_unit_test(every_parameter_is_folded_as_its_matrices_are),
-        cmocka_unit_test(programs_from_before_there_were_ranks_still_run),
-        cmocka_unit_test(what_a_plan_was_made_of_may_go_away),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

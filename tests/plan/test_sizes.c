@@ -23,9 +23,8 @@ static void make_fleet(fleet *f, const sizes_case *c)
     fleet_add(f, c->group, "large", c->matrices, NULL, c->shape, c->ndim);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
-    (void)state;
     static const sizes_case cases[] = {
         {MUONS, NULL, 2, {1LL << 31, 1LL << 31}, "4611686018427387904 elements, and 16 in"},
         {ADAMWS, NULL, 2, {1LL << 31, 1LL << 31}, "4611686018427387904 elements, and 16 in"},
@@ -67,9 +66,8 @@ static void what_does_not_fit_is_refused(void **state)
     }
 }
 
-static void many_parameters_are_added_up(void **state)
+TEST(many_parameters_are_added_up)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     static const char *const names[] = {"a", "b", "c", "d"};
@@ -84,9 +82,8 @@ static void many_parameters_are_added_up(void **state)
 }
 
 /* The most there can be, on one rank and on very many: every number of the plan is right. */
-static void what_fits_is_counted_without_wrapping_around(void **state)
+TEST(what_fits_is_counted_without_wrapping_around)
 {
-    (void)state;
     static const sizes_case cases[] = {
         {MUONS, NULL, 2, {1 << 24, 1 << 24}, NULL},
         {MUONS, NULL, 2, {2, 1LL << 47}, NULL},
@@ -132,9 +129,8 @@ static void what_fits_is_counted_without_wrapping_around(void **state)
     }
 }
 
-static void replicas_that_do_not_fit_are_refused(void **state)
+TEST(replicas_that_do_not_fit_are_refused)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "dp", 1 << 20, NULL);
@@ -153,9 +149,8 @@ static void replicas_that_do_not_fit_are_refused(void **state)
     free(ranges);
 }
 
-static void places_near_the_end_of_64_bits_are_refused(void **state)
+TEST(places_near_the_end_of_64_bits_are_refused)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     muon_param *p = fleet_add(&f, MUONS, "w", NULL, NULL, SHAPE(1 << 20, 1 << 20));
@@ -190,9 +185,8 @@ static void places_near_the_end_of_64_bits_are_refused(void **state)
     assert_fails(fleet_plan(&plan, &f, 1 << 20), MUON_E_LAYOUT, "ranks, but there are 1048576");
 }
 
-static void heads_that_do_not_fit_are_refused(void **state)
+TEST(heads_that_do_not_fit_are_refused)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_add(&f, MUONS, "qk", NULL, NULL, SHAPE(64, 64));
@@ -213,9 +207,8 @@ static void heads_that_do_not_fit_are_refused(void **state)
 }
 
 /* Planned, but not on this machine: the state or the workspace is refused before work is spent on it. */
-static void what_no_memory_holds_is_out_of_memory(void **state)
+TEST(what_no_memory_holds_is_out_of_memory)
 {
-    (void)state;
     static const sizes_case cases[] = {
         {ADAMWS, NULL, 1, {1LL << 46}, "optimizer state"},
         {ADAMWS, NULL, 2, {1LL << 40, 2}, "optimizer state"},
@@ -240,9 +233,8 @@ static void what_no_memory_holds_is_out_of_memory(void **state)
     assert_fails(muon_ortho_create(&o, 1, 1 << 24, 1 << 24, NULL, 4, NULL), MUON_E_NOMEM, "");
 }
 
-static void ranks_without_a_communicator_are_an_error(void **state)
+TEST(ranks_without_a_communicator_are_an_error)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_add(&f, MUONS, "w", NULL, NULL, SHAPE(8, 8));
@@ -259,19 +251,4 @@ static void ranks_without_a_communicator_are_an_error(void **state)
         assert_ok(muon_create(&opt, &config, f.params, f.nparams));
         muon_destroy(opt);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(many_parameters_are_added_up),
-        cmocka_unit_test(what_fits_is_counted_without_wrapping_around),
-        cmocka_unit_test(replicas_that_do_not_fit_are_refused),
-        cmocka_unit_test(places_near_the_end_of_64_bits_are_refused),
-        cmocka_unit_test(heads_that_do_not_fit_are_refused),
-        cmocka_unit_test(what_no_memory_holds_is_out_of_memory),
-        cmocka_unit_test(ranks_without_a_communicator_are_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
