@@ -110,16 +110,14 @@ static void merge(int rank, const muon_comm *comm, void *arg)
     end_stepper(&s);
 }
 
-static void words_become_one(void **state)
+TEST(words_become_one)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(sizes); i++)
         ranks_run(sizes[i], merge, NULL);
 }
 
-static void without_a_communicator_the_word_is_its_own(void **state)
+TEST(without_a_communicator_the_word_is_its_own)
 {
-    (void)state;
     model m;
     init_model(&m, 1);
     muon_plan *plan = NULL;
@@ -223,9 +221,8 @@ static void step_fails_and_differs(stepper *s, int rank, muon_status *status)
     if (rank == 4) *status = muon__fail(MUON_E_ARG, "buffers is NULL");
 }
 
-static void trouble_in_a_step_is_the_same_everywhere(void **state)
+TEST(trouble_in_a_step_is_the_same_everywhere)
 {
-    (void)state;
     static const trouble cases[] = {
         {step_fails, MUON_E_ALIAS, "rank 2: param 'embed': weight and gradient overlap (2)"},
         {step_lr, MUON_E_DISAGREE, "group 'muon': lr is 0.02 on rank 0, 0.03 on rank 2"},
@@ -275,9 +272,8 @@ static void step_often(int rank, const muon_comm *comm, void *arg)
     end_stepper(&s);
 }
 
-static void a_step_is_one_reduction_and_allocates_nothing(void **state)
+TEST(a_step_is_one_reduction_and_allocates_nothing)
 {
-    (void)state;
     enum { RANKS = 5 };
     threads_world *world = NULL;
     assert_ok(muon__threads_create(&world, RANKS));
@@ -309,9 +305,8 @@ static void interleave(int rank, const muon_comm *comm, void *arg)
     end_stepper(&s[1]);
 }
 
-static void two_optimizers_share_a_communicator(void **state)
+TEST(two_optimizers_share_a_communicator)
 {
-    (void)state;
     ranks_run(3, interleave, NULL);
 }
 
@@ -358,9 +353,8 @@ static void add_up(int rank, const muon_comm *comm, void *arg)
     end_stepper(&s);
 }
 
-static void the_end_of_a_step_adds_up(void **state)
+TEST(the_end_of_a_step_adds_up)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(sizes); i++)
         ranks_run(sizes[i], add_up, NULL);
 }
@@ -388,15 +382,13 @@ static void stay_away(int rank, const muon_comm *comm, void *arg)
     end_stepper(&s);
 }
 
-static void a_rank_that_stays_away_is_named(void **state)
+TEST(a_rank_that_stays_away_is_named)
 {
-    (void)state;
     ranks_run(5, stay_away, NULL);
 }
 
-static void memory_that_runs_out_leaves_nothing_behind(void **state)
+TEST(memory_that_runs_out_leaves_nothing_behind)
 {
-    (void)state;
     threads_world *world = NULL;
     assert_ok(muon__threads_create(&world, 3));
     model m;
@@ -440,24 +432,7 @@ static void one_has_no_memory(int rank, const muon_comm *comm, void *arg)
     end_stepper(&s);
 }
 
-static void a_rank_without_memory_is_heard(void **state)
+TEST(a_rank_without_memory_is_heard)
 {
-    (void)state;
     ranks_run(3, one_has_no_memory, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_become_one),
-        cmocka_unit_test(without_a_communicator_the_word_is_its_own),
-        cmocka_unit_test(trouble_in_a_step_is_the_same_everywhere),
-        cmocka_unit_test(a_step_is_one_reduction_and_allocates_nothing),
-        cmocka_unit_test(two_optimizers_share_a_communicator),
-        cmocka_unit_test(the_end_of_a_step_adds_up),
-        cmocka_unit_test(a_rank_that_stays_away_is_named),
-        cmocka_unit_test(memory_that_runs_out_leaves_nothing_behind),
-        cmocka_unit_test(a_rank_without_memory_is_heard),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,9 +34,8 @@ static void shuffle(int *order, int n)
     }
 }
 
-static void the_lowest_rank_and_the_first_that_differs_are_known(void **state)
+TEST(the_lowest_rank_and_the_first_that_differs_are_known)
 {
-    (void)state;
     testlib_seed(1);
     for (int round = 0; round < 20000; round++) {
         int n = 1 + (int)(testlib_bits() % MOST), order[MOST];
@@ -64,9 +63,8 @@ static void the_lowest_rank_and_the_first_that_differs_are_known(void **state)
     }
 }
 
-static void of_all_failures_the_lowest_rank_speaks(void **state)
+TEST(of_all_failures_the_lowest_rank_speaks)
 {
-    (void)state;
     testlib_seed(2);
     for (int round = 0; round < 200; round++) {
         int n = 1 + (int)(testlib_bits() % MOST), order[MOST], want = -1;
@@ -90,9 +88,8 @@ static void of_all_failures_the_lowest_rank_speaks(void **state)
     }
 }
 
-static void differences_are_put_into_words(void **state)
+TEST(differences_are_put_into_words)
 {
-    (void)state;
     static const struct {
         const char *a, *b, *want;
     } cases[] = {
@@ -120,9 +117,8 @@ static void differences_are_put_into_words(void **state)
 }
 
 /* A description that is too long is cut, and compared as far as it goes. */
-static void a_description_may_be_too_long(void **state)
+TEST(a_description_may_be_too_long)
 {
-    (void)state;
     static step_setting a[600], b[600];
     for (size_t i = 0; i < COUNT(a); i++)
         a[i] = b[i] = (step_setting){"something", 1.0 / 3};
@@ -141,15 +137,4 @@ static void a_description_may_be_too_long(void **state)
     t = muon__text_in(got, sizeof got);
     muon__describe_difference(&t, texts[0], 0, texts[1], 1);
     assert_string_equal(got, "muon_step: something is 0.33333333333333331 on rank 0, 2 on rank 1");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_lowest_rank_and_the_first_that_differs_are_known),
-        cmocka_unit_test(of_all_failures_the_lowest_rank_speaks),
-        cmocka_unit_test(differences_are_put_into_words),
-        cmocka_unit_test(a_description_may_be_too_long),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

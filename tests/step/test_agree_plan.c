@@ -49,9 +49,8 @@ static void change_no_matter(model *m, int rank)
     m->groups[0].name = rank == 1 ? "other name" : "muon";
 }
 
-static void equal_plans_are_agreed_on(void **state)
+TEST(equal_plans_are_agreed_on)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(sizes); i++) {
         creation same = {change_nothing, MUON_OK, NULL};
         ranks_run(sizes[i], agree_on_plan, &same);
@@ -202,9 +201,8 @@ static void two_fail(model *m, int rank)
     if (rank == 1) m->groups[0].lr = 0.5; /* a failure comes before a difference */
 }
 
-static void a_difference_is_named_on_every_rank(void **state)
+TEST(a_difference_is_named_on_every_rank)
 {
-    (void)state;
     static const creation cases[] = {
         {order, MUON_E_DISAGREE, "param 1 is 'h.0.wk' on rank 0, 'h.0.up' on rank 2"},
         {one_more, MUON_E_DISAGREE, "4 parameters on rank 0, 5 on rank 3"},
@@ -278,9 +276,8 @@ static void find_in_crowd(int rank, const muon_comm *comm, void *arg)
     free(names);
 }
 
-static void the_first_of_many_parameters_is_found(void **state)
+TEST(the_first_of_many_parameters_is_found)
 {
-    (void)state;
     static const crowd cases[] = {{1, 0},    {64, 63},   {65, 64},    {65, 0},
                                   {129, 65}, {4096, 77}, {5000, 4999}};
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -305,9 +302,8 @@ static void fail_at_length(int rank, const muon_comm *comm, void *arg)
     snprintf(texts[rank], MUON__MESSAGE_MAX, "%s", muon_last_error());
 }
 
-static void a_long_message_arrives_cut(void **state)
+TEST(a_long_message_arrives_cut)
 {
-    (void)state;
     static char texts[3][MUON__MESSAGE_MAX];
     ranks_run(3, fail_at_length, texts);
     assert_string_equal(texts[0], texts[1]);
@@ -329,24 +325,11 @@ static void agree_on_status(int rank, const muon_comm *comm, void *arg)
         rank_ok(status);
 }
 
-static void the_lowest_rank_that_failed_speaks(void **state)
+TEST(the_lowest_rank_that_failed_speaks)
 {
-    (void)state;
     for (size_t i = 1; i < COUNT(sizes); i++)
         for (int failing = 0; failing <= sizes[i]; failing += 1 + sizes[i] / 5)
             ranks_run(sizes[i], agree_on_status, &failing);
     assert_int_equal(muon__agree_on_status(NULL, 1, MUON_E_IO, "x"), MUON_E_IO);
     assert_int_equal(muon__agree_on_plan(NULL, 1, MUON_OK, NULL, &(int64_t){0}), MUON_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_plans_are_agreed_on),
-        cmocka_unit_test(a_difference_is_named_on_every_rank),
-        cmocka_unit_test(the_first_of_many_parameters_is_found),
-        cmocka_unit_test(a_long_message_arrives_cut),
-        cmocka_unit_test(the_lowest_rank_that_failed_speaks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

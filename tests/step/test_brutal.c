@@ -66,9 +66,8 @@ static void init_zoo(model *m, int threads)
 
 /* ---- a step ----------------------------------------------------------------------------------- */
 
-static void no_step_allocates_not_even_the_first(void **state)
+TEST(no_step_allocates_not_even_the_first)
 {
-    (void)state;
     for (const char *const *backend = model_backends(); *backend; backend++) {
         for (int threads = 1; threads <= 3; threads++) {
             model m;
@@ -98,9 +97,8 @@ static void no_step_allocates_not_even_the_first(void **state)
 
 enum { MOST = 1000 }; /* allocations that creating anything here may take */
 
-static void an_optimizer_survives_every_failed_allocation(void **state)
+TEST(an_optimizer_survives_every_failed_allocation)
 {
-    (void)state;
     model m;
     init_zoo(&m, 3);
     model_allocate(&m);
@@ -123,9 +121,8 @@ static void an_optimizer_survives_every_failed_allocation(void **state)
     assert_int_equal(running, 0);
 }
 
-static void a_plan_survives_every_failed_allocation(void **state)
+TEST(a_plan_survives_every_failed_allocation)
 {
-    (void)state;
     model m;
     init_zoo(&m, 2);
     muon_plan *plan = NULL;
@@ -143,9 +140,8 @@ static void a_plan_survives_every_failed_allocation(void **state)
     muon_plan_destroy(plan);
 }
 
-static void an_orthogonalization_survives_every_failed_allocation(void **state)
+TEST(an_orthogonalization_survives_every_failed_allocation)
 {
-    (void)state;
     muon_ortho *ortho = NULL;
     muon_status status;
     int k = 0;
@@ -163,9 +159,8 @@ static void an_orthogonalization_survives_every_failed_allocation(void **state)
     assert_int_equal(running, 0);
 }
 
-static void threads_that_cannot_be_started_leave_nothing_behind(void **state)
+TEST(threads_that_cannot_be_started_leave_nothing_behind)
 {
-    (void)state;
     model m;
     init_zoo(&m, 4);
     model_allocate(&m);
@@ -186,9 +181,8 @@ static void threads_that_cannot_be_started_leave_nothing_behind(void **state)
 
 /* ---- settings --------------------------------------------------------------------------------- */
 
-static void settings_survive_every_failed_allocation_all_or_nothing(void **state)
+TEST(settings_survive_every_failed_allocation_all_or_nothing)
 {
-    (void)state;
     static const double custom[][3] = {{2.5, -2, 0.6}};
     model m, twin;
     init_zoo(&m, 1);
@@ -222,17 +216,4 @@ static void settings_survive_every_failed_allocation_all_or_nothing(void **state
     }
     model_destroy(&m);
     model_destroy(&twin);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_step_allocates_not_even_the_first),
-        cmocka_unit_test(an_optimizer_survives_every_failed_allocation),
-        cmocka_unit_test(a_plan_survives_every_failed_allocation),
-        cmocka_unit_test(an_orthogonalization_survives_every_failed_allocation),
-        cmocka_unit_test(threads_that_cannot_be_started_leave_nothing_behind),
-        cmocka_unit_test(settings_survive_every_failed_allocation_all_or_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

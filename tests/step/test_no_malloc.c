@@ -108,9 +108,8 @@ static void make(model *m, const char *backend, int threads)
     model_create(m);
 }
 
-static void the_counter_sees_every_library(void **state)
+TEST(the_counter_sees_every_library)
 {
-    (void)state;
     watched = 1;
     model m;
     make(&m, model_backends()[0], 2);
@@ -123,9 +122,8 @@ static void the_counter_sees_every_library(void **state)
     test_free(cmocka_memory);
 }
 
-static void nobody_allocates_during_a_step(void **state)
+TEST(nobody_allocates_during_a_step)
 {
-    (void)state;
     for (const char *const *backend = model_backends(); *backend; backend++) {
         for (int threads = 1; threads <= 3; threads++) {
             model m;
@@ -149,13 +147,4 @@ static void nobody_allocates_during_a_step(void **state)
             model_destroy(&m);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_counter_sees_every_library),
-        cmocka_unit_test(nobody_allocates_during_a_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,9 +60,8 @@ static void check_budget(const fleet *f, const ship *want, int64_t budget, int s
     ship_destroy(&s);
 }
 
-static void every_budget_from_the_least_gives_the_bits_of_memory(void **state)
+TEST(every_budget_from_the_least_gives_the_bits_of_memory)
 {
-    (void)state;
     static const muon_path paths[] = {MUON_PATH_PIPELINE, MUON_PATH_REFERENCE};
     enum { STEPS = 5 };
     for (size_t p = 0; p < COUNT(paths); p++) {
@@ -86,9 +85,8 @@ static void every_budget_from_the_least_gives_the_bits_of_memory(void **state)
     }
 }
 
-static void state_goes_and_comes_between_any_two_steps(void **state)
+TEST(state_goes_and_comes_between_any_two_steps)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ship want, s;
@@ -112,9 +110,8 @@ static void state_goes_and_comes_between_any_two_steps(void **state)
     ship_destroy(&s);
 }
 
-static void state_may_start_in_a_file(void **state)
+TEST(state_may_start_in_a_file)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ship want, s;
@@ -141,9 +138,8 @@ static void state_may_start_in_a_file(void **state)
     ship_destroy(&want);
 }
 
-static void the_way_back_does_not_depend_on_where_the_process_is(void **state)
+TEST(the_way_back_does_not_depend_on_where_the_process_is)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ship s, want;
@@ -182,9 +178,8 @@ static size_t find_tensor(const ship *s, const char *name, muon_tensor *t)
     return k;
 }
 
-static void state_is_read_and_written_wherever_it_is(void **state)
+TEST(state_is_read_and_written_wherever_it_is)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ship want, s;
@@ -227,9 +222,8 @@ static void state_is_read_and_written_wherever_it_is(void **state)
     ship_destroy(&want);
 }
 
-static void a_step_that_is_skipped_writes_nothing(void **state)
+TEST(a_step_that_is_skipped_writes_nothing)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ship s;
@@ -244,9 +238,8 @@ static void a_step_that_is_skipped_writes_nothing(void **state)
     ship_destroy(&s);
 }
 
-static void what_is_in_memory_is_said(void **state)
+TEST(what_is_in_memory_is_said)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ship s;
@@ -274,9 +267,8 @@ static void what_is_in_memory_is_said(void **state)
 
 /* ---- Mistakes */
 
-static void the_least_budget_that_is_named_is_enough_and_no_less(void **state)
+TEST(the_least_budget_that_is_named_is_enough_and_no_less)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
@@ -294,9 +286,8 @@ static void the_least_budget_that_is_named_is_enough_and_no_less(void **state)
     }
 }
 
-static void a_place_that_is_none_leaves_all_as_it_was(void **state)
+TEST(a_place_that_is_none_leaves_all_as_it_was)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ship s, want;
@@ -320,9 +311,8 @@ static void a_place_that_is_none_leaves_all_as_it_was(void **state)
     ship_destroy(&want);
 }
 
-static void a_config_that_makes_no_sense_is_refused(void **state)
+TEST(a_config_that_makes_no_sense_is_refused)
 {
-    (void)state;
     static const struct {
         const char *dir;
         int64_t budget, cached;
@@ -349,9 +339,8 @@ static void a_config_that_makes_no_sense_is_refused(void **state)
 
 /* ---- Memory */
 
-static void a_step_allocates_nothing(void **state)
+TEST(a_step_allocates_nothing)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
@@ -385,9 +374,8 @@ static void large_fleet(fleet *f)
 }
 
 /* What the process has, and not what the library believes it has. */
-static void memory_is_given_back_and_does_not_grow(void **state)
+TEST(memory_is_given_back_and_does_not_grow)
 {
-    (void)state;
     if (is_quick()) skip(); /* a sanitizer has memory of its own */
     enum { MIB = 1 << 20, STATE = 64 * MIB, BUDGET = 8 * MIB, NOISE = 2 * MIB };
     fleet f;
@@ -418,9 +406,8 @@ static void memory_is_given_back_and_does_not_grow(void **state)
     ship_destroy(&s);
 }
 
-static void state_that_starts_in_a_file_never_takes_its_memory(void **state)
+TEST(state_that_starts_in_a_file_never_takes_its_memory)
 {
-    (void)state;
     if (is_quick()) skip();
     enum { MIB = 1 << 20, STATE = 64 * MIB, BUDGET = 8 * MIB, NOISE = 2 * MIB };
     fleet f;
@@ -442,24 +429,4 @@ static void state_that_starts_in_a_file_never_takes_its_memory(void **state)
         fail_msg("%lld bytes with state in memory, %lld with %d of it", (long long)whole,
                  (long long)now, BUDGET);
     ship_destroy(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_budget_from_the_least_gives_the_bits_of_memory),
-        cmocka_unit_test(state_goes_and_comes_between_any_two_steps),
-        cmocka_unit_test(state_may_start_in_a_file),
-        cmocka_unit_test(the_way_back_does_not_depend_on_where_the_process_is),
-        cmocka_unit_test(state_is_read_and_written_wherever_it_is),
-        cmocka_unit_test(a_step_that_is_skipped_writes_nothing),
-        cmocka_unit_test(what_is_in_memory_is_said),
-        cmocka_unit_test(the_least_budget_that_is_named_is_enough_and_no_less),
-        cmocka_unit_test(a_place_that_is_none_leaves_all_as_it_was),
-        cmocka_unit_test(a_config_that_makes_no_sense_is_refused),
-        cmocka_unit_test(a_step_allocates_nothing),
-        cmocka_unit_test(memory_is_given_back_and_does_not_grow),
-        cmocka_unit_test(state_that_starts_in_a_file_never_takes_its_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,12 +59,7 @@ static int is_quick(void)
     return getenv("MUON_TEST_QUICK") != NULL;
 }
 
-static int heal_after(void **state)
-{
-    (void)state;
-    heal();
-    return 0;
-}
+AROUND_EACH(heal, heal)
 
 /* The least budget of a ship in one process. */
 static int64_t least_budget(const ship *s)
@@ -100,9 +95,8 @@ static int run_until_broken(const fleet *f, int64_t at, int writing)
     return status != MUON_OK;
 }
 
-static void a_failing_disk_ends_the_step(void **state)
+TEST(a_failing_disk_ends_the_step)
 {
-    (void)state;
     for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
         for (int writing = 0; writing <= 1; writing++) {
             fleet f;
@@ -176,9 +170,8 @@ static void break_one(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void one_ranks_disk_ends_the_step_on_all(void **state)
+TEST(one_ranks_disk_ends_the_step_on_all)
 {
-    (void)state;
     for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
         int failed = 0;
         for (int64_t at = 0; at < 300; at = is_quick() ? 5 * at + 3 : 2 * at + 1) {
@@ -206,9 +199,8 @@ static void run_both(ship *a, ship *b, int step)
     assert_ok(ship_run(b, step, step));
 }
 
-static void a_failure_on_the_way_to_the_file_leaves_state_in_memory(void **state)
+TEST(a_failure_on_the_way_to_the_file_leaves_state_in_memory)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ship s, want;
@@ -254,9 +246,8 @@ static muon_status step_after(ship *s, int step)
     return status;
 }
 
-static void a_failure_on_the_way_back_leaves_it_in_the_file(void **state)
+TEST(a_failure_on_the_way_back_leaves_it_in_the_file)
 {
-    (void)state;
     int failed = 0;
     for (int at = 0; at < 6; at++) {
         fleet f;
@@ -315,9 +306,8 @@ static void fail_to_come_back(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&want);
 }
 
-static void one_rank_that_cannot_come_back_keeps_all_in_their_files(void **state)
+TEST(one_rank_that_cannot_come_back_keeps_all_in_their_files)
 {
-    (void)state;
     int failed = 0;
     for (int at = 0; at < 8; at++) {
         rank_task t = {.at = at};
@@ -347,9 +337,8 @@ static void lose_state(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void state_that_is_lost_on_one_rank_breaks_all(void **state)
+TEST(state_that_is_lost_on_one_rank_breaks_all)
 {
-    (void)state;
     rank_task t = {.at = 0};
     offload_fleet(&t.f);
     ranks_run(RANKS, lose_state, &t);
@@ -365,9 +354,8 @@ static void listen(void *user, muon_log_level level, const char *message)
     if (level == MUON_LOG_WARN) snprintf(said, sizeof said, "%s", message);
 }
 
-static void without_its_old_place_state_is_in_memory(void **state)
+TEST(without_its_old_place_state_is_in_memory)
 {
-    (void)state;
     char dir[512];
     snprintf(dir, sizeof dir, "%s/muon-test-XXXXXX", offload_dir());
     assert_non_null(mkdtemp(dir));
@@ -394,9 +382,8 @@ static void without_its_old_place_state_is_in_memory(void **state)
 
 /* ---- Memory */
 
-static void an_allocation_that_fails_leaves_all_as_it_was(void **state)
+TEST(an_allocation_that_fails_leaves_all_as_it_was)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ship s, want;
@@ -422,22 +409,4 @@ static void an_allocation_that_fails_leaves_all_as_it_was(void **state)
     }
     ship_destroy(&s);
     ship_destroy(&want);
-}
-
-int main(void)
-{
-    heal();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_failing_disk_ends_the_step, heal_after),
-        cmocka_unit_test_teardown(one_ranks_disk_ends_the_step_on_all, heal_after),
-        cmocka_unit_test_teardown(a_failure_on_the_way_to_the_file_leaves_state_in_memory,
-                                  heal_after),
-        cmocka_unit_test_teardown(a_failure_on_the_way_back_leaves_it_in_the_file, heal_after),
-        cmocka_unit_test_teardown(one_rank_that_cannot_come_back_keeps_all_in_their_files,
-                                  heal_after),
-        cmocka_unit_test_teardown(state_that_is_lost_on_one_rank_breaks_all, heal_after),
-        cmocka_unit_test(without_its_old_place_state_is_in_memory),
-        cmocka_unit_test(an_allocation_that_fails_leaves_all_as_it_was),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

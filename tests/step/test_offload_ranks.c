@@ -46,9 +46,8 @@ static void check_zoo(zoo *z, zoo_axes axes, const zoo_run *whole)
     z->config.offload_budget = 0;
 }
 
-static void every_kind_of_tensor_has_the_bits_of_one_process(void **state)
+TEST(every_kind_of_tensor_has_the_bits_of_one_process)
 {
-    (void)state;
     static const zoo_axes axes[] = {{1, 2, 1, 1}, {2, 2, 1, 1}, {1, 2, 2, 1}, {1, 3, 1, 2}};
     for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
         for (size_t i = 0; i < COUNT(axes); i++) {
@@ -112,9 +111,8 @@ static void toggle(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&want);
 }
 
-static void state_goes_and_comes_between_any_two_steps(void **state)
+TEST(state_goes_and_comes_between_any_two_steps)
 {
-    (void)state;
     for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
         for (int in_flight = 1; in_flight <= 3; in_flight += 2) {
             fleet f;
@@ -143,9 +141,8 @@ static void run_empty(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&want);
 }
 
-static void ranks_without_state_take_part(void **state)
+TEST(ranks_without_state_take_part)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "fsdp", RANKS, NULL);
@@ -185,9 +182,8 @@ static void disagree(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&want);
 }
 
-static void one_ranks_failure_leaves_all_as_they_were(void **state)
+TEST(one_ranks_failure_leaves_all_as_they_were)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ranks_run(RANKS, disagree, &f);
@@ -208,9 +204,8 @@ static void create_differently(int rank, const muon_comm *comm, void *arg)
     rank_check(!s.opt, "there is an optimizer");
 }
 
-static void creation_fails_on_all_ranks_or_none(void **state)
+TEST(creation_fails_on_all_ranks_or_none)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ranks_run(RANKS, create_differently, &f);
@@ -261,9 +256,8 @@ static void compare_replicas(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void replicas_are_compared_in_their_files(void **state)
+TEST(replicas_are_compared_in_their_files)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ranks_run(RANKS, compare_replicas, &f);
@@ -301,9 +295,8 @@ static void count_steps(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void a_step_allocates_nothing_and_opens_nothing(void **state)
+TEST(a_step_allocates_nothing_and_opens_nothing)
 {
-    (void)state;
     for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
         count_task t;
         offload_fleet(&t.f);
@@ -312,18 +305,4 @@ static void a_step_allocates_nothing_and_opens_nothing(void **state)
         ranks_run_in(t.world, RANKS, count_steps, &t);
         muon__threads_destroy(t.world);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_of_tensor_has_the_bits_of_one_process),
-        cmocka_unit_test(state_goes_and_comes_between_any_two_steps),
-        cmocka_unit_test(ranks_without_state_take_part),
-        cmocka_unit_test(one_ranks_failure_leaves_all_as_they_were),
-        cmocka_unit_test(creation_fails_on_all_ranks_or_none),
-        cmocka_unit_test(replicas_are_compared_in_their_files),
-        cmocka_unit_test(a_step_allocates_nothing_and_opens_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,9 +137,8 @@ static void disturb(int rank, const muon_comm *comm, void *arg)
     free(s);
 }
 
-static void one_bit_is_found(void **state)
+TEST(one_bit_is_found)
 {
-    (void)state;
     static const job cases[] = {
         {-1, "", "", 0, NULL},
         {2, "weight", "shards", 0,
@@ -188,9 +187,8 @@ static void give_too_little(int rank, const muon_comm *comm, void *arg)
     free(s);
 }
 
-static void arguments_are_agreed_on(void **state)
+TEST(arguments_are_agreed_on)
 {
-    (void)state;
     ranks_run(RANKS, give_too_little, NULL);
     assert_fails(muon_opt_check_replicas(NULL, NULL), MUON_E_ARG, "opt must not be NULL");
 }
@@ -271,9 +269,8 @@ static void find_among_many(int rank, const muon_comm *comm, void *arg)
     muon_destroy(opt);
 }
 
-static void the_first_of_many_parameters_is_found(void **state)
+TEST(the_first_of_many_parameters_is_found)
 {
-    (void)state;
     static const size_t odd[] = {0, 4, 63, 64, 150, 299};
     for (size_t i = 0; i < COUNT(odd); i++) {
         size_t first = odd[i];
@@ -281,19 +278,7 @@ static void the_first_of_many_parameters_is_found(void **state)
     }
 }
 
-static void one_rank_has_nothing_to_compare(void **state)
+TEST(one_rank_has_nothing_to_compare)
 {
-    (void)state;
     ranks_run(1, check_alone, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_bit_is_found),
-        cmocka_unit_test(arguments_are_agreed_on),
-        cmocka_unit_test(the_first_of_many_parameters_is_found),
-        cmocka_unit_test(one_rank_has_nothing_to_compare),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,9 +39,8 @@ static void *run(void *arg)
     return NULL;
 }
 
-static void a_small_stack_is_enough(void **state)
+TEST(a_small_stack_is_enough)
 {
-    (void)state;
     static caller c;
     c.dir = scratch_make();
     pthread_attr_t attributes;
@@ -53,10 +52,4 @@ static void a_small_stack_is_enough(void **state)
     pthread_attr_destroy(&attributes);
     if (c.failed) fail_msg("%s failed", c.failed);
     scratch_remove(&c.dir);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_small_stack_is_enough)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

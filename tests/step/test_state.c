@@ -6,9 +6,8 @@
 
 static const state_part parts[] = {STATE_MOMENTUM, STATE_EXP_AVG, STATE_EXP_AVG_SQ};
 
-static void parts_follow_the_rule(void **state)
+TEST(parts_follow_the_rule)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ship s;
@@ -49,9 +48,8 @@ static int by_address(const void *a, const void *b)
     return ((uintptr_t)x->data > (uintptr_t)y->data) - ((uintptr_t)x->data < (uintptr_t)y->data);
 }
 
-static void tensors_do_not_overlap_and_start_as_zeros(void **state)
+TEST(tensors_do_not_overlap_and_start_as_zeros)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ship s;
@@ -72,9 +70,8 @@ static void tensors_do_not_overlap_and_start_as_zeros(void **state)
 }
 
 /* What a wave needs is together: Muon's state, in the order of the waves, is before AdamW's. */
-static void state_is_in_the_order_of_the_step(void **state)
+TEST(state_is_in_the_order_of_the_step)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     f.config.workspace_budget = 0;
@@ -95,9 +92,8 @@ static void state_is_in_the_order_of_the_step(void **state)
     ship_destroy(&s);
 }
 
-static void elements_are_copied_out_and_in(void **state)
+TEST(elements_are_copied_out_and_in)
 {
-    (void)state;
     fleet f;
     offload_fleet(&f);
     ship s;
@@ -121,9 +117,8 @@ static void elements_are_copied_out_and_in(void **state)
     ship_destroy(&s);
 }
 
-static void a_range_that_is_not_there_is_refused(void **state)
+TEST(a_range_that_is_not_there_is_refused)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_add(&f, MUONS, "w", NULL, NULL, SHAPE(3, 4));
@@ -164,16 +159,4 @@ static void a_range_that_is_not_there_is_refused(void **state)
     assert_ok(muon_state_read(s.opt, 1, 0, 1, &steps));
     assert_int_equal(steps, 7);
     ship_destroy(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_follow_the_rule),
-        cmocka_unit_test(tensors_do_not_overlap_and_start_as_zeros),
-        cmocka_unit_test(state_is_in_the_order_of_the_step),
-        cmocka_unit_test(elements_are_copied_out_and_in),
-        cmocka_unit_test(a_range_that_is_not_there_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,9 +44,8 @@ static muon_status run(ship *s, void *arg)
     return MUON_OK;
 }
 
-static void an_overflow_is_named_once_and_a_reset_ends_it(void **state)
+TEST(an_overflow_is_named_once_and_a_reset_ends_it)
 {
-    (void)state;
     for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
         said heard = {0};
         fleet f;
@@ -89,9 +88,8 @@ static void run_rank(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void ranks_and_offloaded_state_have_the_same_bits(void **state)
+TEST(ranks_and_offloaded_state_have_the_same_bits)
 {
-    (void)state;
     scratch dir = scratch_make();
     fleet f;
     make_fleet(&f, 3);
@@ -104,13 +102,4 @@ static void ranks_and_offloaded_state_have_the_same_bits(void **state)
     }
     ship_destroy(&whole);
     scratch_remove(&dir);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_overflow_is_named_once_and_a_reset_ends_it),
-        cmocka_unit_test(ranks_and_offloaded_state_have_the_same_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

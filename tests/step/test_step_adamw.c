@@ -31,9 +31,8 @@ static void check_against_oracle(const muon_group *group, muon_dtype grad_dtype,
     model_destroy(&m);
 }
 
-static void adamw_agrees_with_fp64_for_every_setting(void **state)
+TEST(adamw_agrees_with_fp64_for_every_setting)
 {
-    (void)state;
     static const struct {
         double lr, weight_decay, beta1, beta2, eps;
         int64_t n, steps_before;
@@ -61,9 +60,8 @@ static void adamw_agrees_with_fp64_for_every_setting(void **state)
 }
 
 /* The first step of AdamW is lr * sign(G), whatever the size of the gradient. */
-static void bias_correction_makes_the_first_step_lr_for_every_gradient(void **state)
+TEST(bias_correction_makes_the_first_step_lr_for_every_gradient)
 {
-    (void)state;
     model m;
     model_init(&m);
     m.config.allow_no_muon = 1;
@@ -81,9 +79,8 @@ static void bias_correction_makes_the_first_step_lr_for_every_gradient(void **st
     model_destroy(&m);
 }
 
-static void zero_gradients_only_decay_the_weights(void **state)
+TEST(zero_gradients_only_decay_the_weights)
 {
-    (void)state;
     model m;
     model_init(&m);
     m.config.allow_no_muon = 1;
@@ -98,14 +95,4 @@ static void zero_gradients_only_decay_the_weights(void **state)
     for (int i = 0; i < 45; i++)
         assert_true(model_weight(&m, 0, i) == before[i] * (float)(1 - 0.01 * 0.5));
     model_destroy(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adamw_agrees_with_fp64_for_every_setting),
-        cmocka_unit_test(bias_correction_makes_the_first_step_lr_for_every_gradient),
-        cmocka_unit_test(zero_gradients_only_decay_the_weights),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,16 +103,14 @@ static void check_variants(const char *backend, int with_large)
     model_destroy(&first);
 }
 
-static void threads_and_workspace_change_no_bit(void **state)
+TEST(threads_and_workspace_change_no_bit)
 {
-    (void)state;
     for (const char *const *backend = model_backends(); *backend; backend++)
         check_variants(*backend, strcmp(*backend, "reference") != 0);
 }
 
-static void the_order_of_parameters_changes_no_bit(void **state)
+TEST(the_order_of_parameters_changes_no_bit)
 {
-    (void)state;
     model forward, backward;
     numbers want[STEPS], got[STEPS];
     model_init(&forward);
@@ -153,9 +151,8 @@ static size_t size_of(muon_dtype dtype)
     return dtype == MUON_BF16 ? 2 : 4;
 }
 
-static void the_alignment_of_buffers_changes_no_bit(void **state)
+TEST(the_alignment_of_buffers_changes_no_bit)
 {
-    (void)state;
     model aligned, shifted;
     numbers want[STEPS], got[STEPS];
     model_init(&aligned);
@@ -184,14 +181,4 @@ static void the_alignment_of_buffers_changes_no_bit(void **state)
     }
     model_destroy(&aligned);
     model_destroy(&shifted);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_and_workspace_change_no_bit),
-        cmocka_unit_test(the_order_of_parameters_changes_no_bit),
-        cmocka_unit_test(the_alignment_of_buffers_changes_no_bit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,9 +48,8 @@ static int by_hand(void *user, float *x, int64_t rows, int64_t cols, int64_t ld)
     return 0;
 }
 
-static void a_callback_sees_every_matrix_once_and_decides_the_update(void **state)
+TEST(a_callback_sees_every_matrix_once_and_decides_the_update)
 {
-    (void)state;
     for (int threads = 1; threads <= 3; threads++) {
         caller c = {.thread = pthread_self()};
         model with, without;
@@ -80,9 +79,8 @@ static int leave_as_it_is(void *user, float *x, int64_t rows, int64_t cols, int6
     return 0;
 }
 
-static void an_orthogonalizer_that_does_nothing_makes_momentum_descent(void **state)
+TEST(an_orthogonalizer_that_does_nothing_makes_momentum_descent)
 {
-    (void)state;
     int calls = 0;
     model m;
     model_init(&m);
@@ -103,9 +101,8 @@ static void an_orthogonalizer_that_does_nothing_makes_momentum_descent(void **st
     model_destroy(&m);
 }
 
-static void a_callback_never_sees_a_matrix_that_is_not_finite(void **state)
+TEST(a_callback_never_sees_a_matrix_that_is_not_finite)
 {
-    (void)state;
     int calls = 0;
     model m;
     model_init(&m);
@@ -132,9 +129,8 @@ static int make_nan(void *user, float *x, int64_t rows, int64_t cols, int64_t ld
     return 0;
 }
 
-static void a_nan_from_a_callback_does_not_reach_the_weights(void **state)
+TEST(a_nan_from_a_callback_does_not_reach_the_weights)
 {
-    (void)state;
     int rows = 3;
     model m;
     model_init(&m);
@@ -150,9 +146,8 @@ static void a_nan_from_a_callback_does_not_reach_the_weights(void **state)
     model_destroy(&m);
 }
 
-static void a_callback_that_fails_ends_the_step_and_the_optimizer(void **state)
+TEST(a_callback_that_fails_ends_the_step_and_the_optimizer)
 {
-    (void)state;
     for (int fail_at = 1; fail_at <= 8; fail_at++) {
         caller c = {.thread = pthread_self(), .fail_at = fail_at};
         model m;
@@ -171,9 +166,8 @@ static void a_callback_that_fails_ends_the_step_and_the_optimizer(void **state)
     }
 }
 
-static void a_failed_callback_names_the_parameter_and_the_shape(void **state)
+TEST(a_failed_callback_names_the_parameter_and_the_shape)
 {
-    (void)state;
     caller c = {.thread = pthread_self(), .fail_at = 1};
     model m;
     model_init(&m);
@@ -202,9 +196,8 @@ static void spoil(void *user, size_t index)
         model_set_grad(c->m, index, i, (float)NAN);
 }
 
-static void a_consumed_gradient_is_told_once_and_never_read_again(void **state)
+TEST(a_consumed_gradient_is_told_once_and_never_read_again)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         model with, without;
         consumer c = {.m = &with};
@@ -243,9 +236,8 @@ static void keep(void *user, muon_log_level level, const char *message)
     if (level == MUON_LOG_INFO) strncpy(user, message, 255);
 }
 
-static void creation_is_logged_with_what_was_made(void **state)
+TEST(creation_is_logged_with_what_was_made)
 {
-    (void)state;
     char message[256] = "";
     model m;
     init_zoo(&m);
@@ -258,19 +250,4 @@ static void creation_is_logged_with_what_was_made(void **state)
     for (size_t i = 0; i < COUNT(parts); i++)
         if (!strstr(message, parts[i])) fail_msg("\"%s\" lacks \"%s\"", message, parts[i]);
     model_destroy(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_callback_sees_every_matrix_once_and_decides_the_update),
-        cmocka_unit_test(an_orthogonalizer_that_does_nothing_makes_momentum_descent),
-        cmocka_unit_test(a_callback_never_sees_a_matrix_that_is_not_finite),
-        cmocka_unit_test(a_nan_from_a_callback_does_not_reach_the_weights),
-        cmocka_unit_test(a_callback_that_fails_ends_the_step_and_the_optimizer),
-        cmocka_unit_test(a_failed_callback_names_the_parameter_and_the_shape),
-        cmocka_unit_test(a_consumed_gradient_is_told_once_and_never_read_again),
-        cmocka_unit_test(creation_is_logged_with_what_was_made),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

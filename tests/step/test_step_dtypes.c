@@ -18,9 +18,8 @@ enum { ZOO = 5 };
 
 /* ---- bf16 in ---------------------------------------------------------------------------------- */
 
-static void bf16_gradients_give_the_bits_of_the_same_f32_gradients(void **state)
+TEST(bf16_gradients_give_the_bits_of_the_same_f32_gradients)
 {
-    (void)state;
     model narrow, wide;
     model_init(&narrow);
     model_init(&wide);
@@ -72,9 +71,8 @@ static double error_of_rounded_steps(muon_dtype momentum, muon_dtype wire, muon_
     return error;
 }
 
-static void momentum_and_wire_of_bf16_are_rounded_to_nearest(void **state)
+TEST(momentum_and_wire_of_bf16_are_rounded_to_nearest)
 {
-    (void)state;
     for (int i = 0; i < 16; i++) {
         muon_dtype momentum = i % 2 ? MUON_BF16 : MUON_F32, wire = i / 2 % 2 ? MUON_BF16 : MUON_F32;
         double error =
@@ -87,9 +85,8 @@ static void momentum_and_wire_of_bf16_are_rounded_to_nearest(void **state)
 
 /* ---- an f32 master and its copy --------------------------------------------------------------- */
 
-static void a_copy_is_the_nearest_bf16_of_the_master_in_every_bit(void **state)
+TEST(a_copy_is_the_nearest_bf16_of_the_master_in_every_bit)
 {
-    (void)state;
     model with, without;
     model_init(&with);
     model_init(&without);
@@ -124,9 +121,8 @@ static void a_copy_is_the_nearest_bf16_of_the_master_in_every_bit(void **state)
 
 /* ---- bf16 weights: stochastic rounding -------------------------------------------------------- */
 
-static void a_bf16_weight_becomes_a_neighbour_of_the_exact_result(void **state)
+TEST(a_bf16_weight_becomes_a_neighbour_of_the_exact_result)
 {
-    (void)state;
     model narrow, wide; /* the same weights as bf16 and as f32 */
     model_init(&narrow);
     model_init(&wide);
@@ -199,9 +195,8 @@ static double mean_weight(const model *m)
 }
 
 /* N13 */
-static void small_updates_of_bf16_weights_are_not_lost_and_not_biased(void **state)
+TEST(small_updates_of_bf16_weights_are_not_lost_and_not_biased)
 {
-    (void)state;
     for (int group = MUONS; group <= ADAMWS; group++) {
         for (uint64_t seed = 0; seed < 3; seed++) {
             model m;
@@ -231,9 +226,8 @@ static double dependence(const model *a, const model *b, int64_t shift)
     return fabs(both - n * p * p) / sqrt(n * p * p * (1 - p * p));
 }
 
-static void random_bits_of_seeds_steps_names_and_elements_are_independent(void **state)
+TEST(random_bits_of_seeds_steps_names_and_elements_are_independent)
 {
-    (void)state;
     model base, seed, name, later;
     make_decaying(&base, &(decaying){ADAMWS, NULL, "w", 1, 1, 0});
     make_decaying(&seed, &(decaying){ADAMWS, NULL, "w", 2, 1, 0});
@@ -253,9 +247,8 @@ static void random_bits_of_seeds_steps_names_and_elements_are_independent(void *
         model_destroy(all[i]);
 }
 
-static void random_bits_do_not_depend_on_rule_layout_order_or_threads(void **state)
+TEST(random_bits_do_not_depend_on_rule_layout_order_or_threads)
 {
-    (void)state;
     static const decaying cases[] = {
         {ADAMWS, NULL, "w", 7, 1, 0},
         {ADAMWS, NULL, "w", 7, 3, 1},
@@ -274,18 +267,4 @@ static void random_bits_do_not_depend_on_rule_layout_order_or_threads(void **sta
     }
     for (size_t i = 0; i < COUNT(cases); i++)
         model_destroy(&all[i]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bf16_gradients_give_the_bits_of_the_same_f32_gradients),
-        cmocka_unit_test(momentum_and_wire_of_bf16_are_rounded_to_nearest),
-        cmocka_unit_test(a_copy_is_the_nearest_bf16_of_the_master_in_every_bit),
-        cmocka_unit_test(a_bf16_weight_becomes_a_neighbour_of_the_exact_result),
-        cmocka_unit_test(small_updates_of_bf16_weights_are_not_lost_and_not_biased),
-        cmocka_unit_test(random_bits_of_seeds_steps_names_and_elements_are_independent),
-        cmocka_unit_test(random_bits_do_not_depend_on_rule_layout_order_or_threads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

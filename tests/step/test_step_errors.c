@@ -179,9 +179,8 @@ static void check_refused(const model *m, muon_status status, const char *text)
 }
 
 #define CREATION_TEST(sentence, change, status, text)                                              \
-    static void sentence(void **state)                                                             \
+    TEST(sentence)                                                                                 \
     {                                                                                              \
-        (void)state;                                                                               \
         model right, *m = &right;                                                                  \
         make_right(m);                                                                             \
         change;                                                                                    \
@@ -191,9 +190,8 @@ CREATION_ERRORS(CREATION_TEST)
 
 /* ---- what the rows cannot say ----------------------------------------------------------------- */
 
-static void the_model_that_the_rows_change_is_right(void **state)
+TEST(the_model_that_the_rows_change_is_right)
 {
-    (void)state;
     model m;
     make_right(&m);
     attend(&m, "q", "k", 4, 2);
@@ -203,9 +201,8 @@ static void the_model_that_the_rows_change_is_right(void **state)
 }
 
 /* R7 */
-static void no_muon_parameter_is_fine_when_it_is_meant(void **state)
+TEST(no_muon_parameter_is_fine_when_it_is_meant)
 {
-    (void)state;
     model m;
     make_right(&m);
     m.params[Q].group = m.params[K].group = ADAMWS;
@@ -215,9 +212,8 @@ static void no_muon_parameter_is_fine_when_it_is_meant(void **state)
     model_destroy(&m);
 }
 
-static void null_arguments_of_creation_are_refused(void **state)
+TEST(null_arguments_of_creation_are_refused)
 {
-    (void)state;
     model m;
     make_right(&m);
     assert_fails(muon_create(NULL, &m.config, m.params, m.nparams), MUON_E_ARG, "NULL");
@@ -234,9 +230,8 @@ static void null_arguments_of_creation_are_refused(void **state)
     muon_plan_destroy(NULL);
 }
 
-static void structs_of_a_newer_program_that_are_not_used_are_fine(void **state)
+TEST(structs_of_a_newer_program_that_are_not_used_are_fine)
 {
-    (void)state;
     struct {
         muon_group group;
         char more[32];
@@ -251,17 +246,4 @@ static void structs_of_a_newer_program_that_are_not_used_are_fine(void **state)
     model_create(&m);
     assert_true(model_step(&m).applied);
     model_destroy(&m);
-}
-
-#define LIST_TEST(sentence, change, status, text) cmocka_unit_test(sentence),
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CREATION_ERRORS(LIST_TEST) cmocka_unit_test(the_model_that_the_rows_change_is_right),
-        cmocka_unit_test(no_muon_parameter_is_fine_when_it_is_meant),
-        cmocka_unit_test(null_arguments_of_creation_are_refused),
-        cmocka_unit_test(structs_of_a_newer_program_that_are_not_used_are_fine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

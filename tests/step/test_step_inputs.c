@@ -81,9 +81,8 @@ static void check_untouched(model *m, const unsigned char *before, const muon_bu
 }
 
 #define STEP_TEST(sentence, change, status, text)                                                  \
-    static void sentence(void **state)                                                             \
+    TEST(sentence)                                                                                 \
     {                                                                                              \
-        (void)state;                                                                               \
         model right, *m = &right;                                                                  \
         muon_result result;                                                                        \
         make_right(m);                                                                             \
@@ -149,9 +148,8 @@ static void check_pair(model *m, char *arena, const slot *a, const slot *b, int 
     assert_memory_equal(before, arena, sizeof before);
 }
 
-static void every_overlap_of_written_memory_is_refused_and_no_other(void **state)
+TEST(every_overlap_of_written_memory_is_refused_and_no_other)
 {
-    (void)state;
     model m;
     make_right(&m);
     muon_buffers right[MODEL_PARAMS];
@@ -174,9 +172,8 @@ static void every_overlap_of_written_memory_is_refused_and_no_other(void **state
     model_destroy(&m);
 }
 
-static void parameters_may_share_one_gradient(void **state)
+TEST(parameters_may_share_one_gradient)
 {
-    (void)state;
     model shared, apart;
     model *both[] = {&shared, &apart};
     for (int i = 0; i < 2; i++) {
@@ -227,9 +224,8 @@ static void check_setters(model *m)
     assert_fails(muon_opt_set_qk_clip(NULL, 100, 0), MUON_E_ARG, "NULL");
 }
 
-static void refused_settings_leave_the_old_ones(void **state)
+TEST(refused_settings_leave_the_old_ones)
 {
-    (void)state;
     model m, untouched;
     make_right(&m);
     make_right(&untouched);
@@ -241,9 +237,8 @@ static void refused_settings_leave_the_old_ones(void **state)
     model_destroy(&untouched);
 }
 
-static void getters_refuse_what_does_not_exist(void **state)
+TEST(getters_refuse_what_does_not_exist)
 {
-    (void)state;
     model m;
     make_right(&m);
     muon_group group = {.struct_size = 0};
@@ -272,18 +267,4 @@ static void getters_refuse_what_does_not_exist(void **state)
     assert_fails(muon_step(NULL, &m.args, NULL), MUON_E_ARG, "NULL");
     assert_fails(muon_step(m.opt, NULL, NULL), MUON_E_ARG, "NULL");
     model_destroy(&m);
-}
-
-#define LIST_TEST(sentence, change, status, text) cmocka_unit_test(sentence),
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STEP_ERRORS(LIST_TEST)
-            cmocka_unit_test(every_overlap_of_written_memory_is_refused_and_no_other),
-        cmocka_unit_test(parameters_may_share_one_gradient),
-        cmocka_unit_test(refused_settings_leave_the_old_ones),
-        cmocka_unit_test(getters_refuse_what_does_not_exist),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,9 +157,8 @@ static void start(model *m, oracle *o, const layout *l, muon_lr_mode mode, const
 
 /* ---- tests ---------------------------------------------------------------------------------- */
 
-static void every_layout_agrees_with_fp64(void **state)
+TEST(every_layout_agrees_with_fp64)
 {
-    (void)state;
     for (const char *const *backend = model_backends(); *backend; backend++) {
         for (size_t i = 0; i < COUNT(layouts) * 5; i++) {
             const layout *l = &layouts[i / 5];
@@ -210,9 +209,8 @@ static void check_alone(model *m, const oracle *o, const layout *l, const int64_
 }
 
 /* R2, R3, R4 */
-static void a_matrix_in_a_tensor_has_the_bits_it_has_alone(void **state)
+TEST(a_matrix_in_a_tensor_has_the_bits_it_has_alone)
 {
-    (void)state;
     for (const char *const *backend = model_backends(); *backend; backend++) {
         for (size_t i = 0; i < COUNT(layouts); i++) {
             const layout *l = &layouts[i];
@@ -234,9 +232,8 @@ static void a_matrix_in_a_tensor_has_the_bits_it_has_alone(void **state)
     }
 }
 
-static void what_is_in_no_matrix_only_decays(void **state)
+TEST(what_is_in_no_matrix_only_decays)
 {
-    (void)state;
     int64_t seen = 0;
     for (size_t i = 0; i < COUNT(layouts); i++) {
         const layout *l = &layouts[i];
@@ -257,14 +254,4 @@ static void what_is_in_no_matrix_only_decays(void **state)
         model_destroy(&m);
     }
     assert_true(seen > 100);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_layout_agrees_with_fp64),
-        cmocka_unit_test(a_matrix_in_a_tensor_has_the_bits_it_has_alone),
-        cmocka_unit_test(what_is_in_no_matrix_only_decays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,9 +173,8 @@ static void compare(const model *clipped, const model *plain, const layer *l, st
 /* ---- tests ------------------------------------------------------------------------------------ */
 
 /* Q2, Q3, Q4, Q5 */
-static void heads_above_the_threshold_shrink_exactly_and_no_other_row(void **state)
+TEST(heads_above_the_threshold_shrink_exactly_and_no_other_row)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(layers) * NSTORAGES * 2; i++) {
         const layer *l = &layers[i / (NSTORAGES * 2)];
         storage kind = (storage)(i / 2 % NSTORAGES);
@@ -200,9 +199,8 @@ static void heads_above_the_threshold_shrink_exactly_and_no_other_row(void **sta
 }
 
 /* Q1, Q2: the comparison is strict, and a logit that is no number says nothing. */
-static void logits_that_ask_for_nothing_change_no_bit(void **state)
+TEST(logits_that_ask_for_nothing_change_no_bit)
 {
-    (void)state;
     static const struct {
         float logit;
         double max_logit;
@@ -234,9 +232,8 @@ static void logits_that_ask_for_nothing_change_no_bit(void **state)
 }
 
 /* A head whose logit is no number does not keep its neighbours from being clipped. */
-static void a_bad_logit_leaves_the_other_heads_to_their_own(void **state)
+TEST(a_bad_logit_leaves_the_other_heads_to_their_own)
 {
-    (void)state;
     layer l = layers[0];
     const float bad[] = {(float)NAN, (float)INFINITY, -1};
     for (size_t i = 0; i < COUNT(bad); i++) {
@@ -255,9 +252,8 @@ static void a_bad_logit_leaves_the_other_heads_to_their_own(void **state)
 }
 
 /* Q7 */
-static void layers_without_logits_are_left_alone(void **state)
+TEST(layers_without_logits_are_left_alone)
 {
-    (void)state;
     model m, plain;
     model *both[] = {&m, &plain};
     for (int i = 0; i < 2; i++) {
@@ -294,9 +290,8 @@ static void keep_message(void *user, muon_log_level level, const char *message)
 }
 
 /* Q8 */
-static void log_only_counts_and_tells_but_changes_nothing(void **state)
+TEST(log_only_counts_and_tells_but_changes_nothing)
 {
-    (void)state;
     const layer *l = &layers[0];
     char message[200] = "";
     model m, plain;
@@ -326,9 +321,8 @@ static void log_only_counts_and_tells_but_changes_nothing(void **state)
 }
 
 /* Q8: what one step has seen is not in the next one's result. */
-static void counts_start_afresh_at_every_step(void **state)
+TEST(counts_start_afresh_at_every_step)
 {
-    (void)state;
     const layer *l = &layers[0];
     model m;
     make(&m, l, F32, MUONS);
@@ -340,9 +334,8 @@ static void counts_start_afresh_at_every_step(void **state)
     model_destroy(&m);
 }
 
-static void a_parameter_without_gradient_is_not_clipped_either(void **state)
+TEST(a_parameter_without_gradient_is_not_clipped_either)
 {
-    (void)state;
     const layer *l = &layers[0];
     model m;
     make(&m, l, F32, MUONS);
@@ -355,18 +348,4 @@ static void a_parameter_without_gradient_is_not_clipped_either(void **state)
     assert_true(step_with(&m, l->logits, 1).clipped_heads == 2);
     assert_memory_equal(m.buffers[0].param, before, sizeof before);
     model_destroy(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_above_the_threshold_shrink_exactly_and_no_other_row),
-        cmocka_unit_test(logits_that_ask_for_nothing_change_no_bit),
-        cmocka_unit_test(a_bad_logit_leaves_the_other_heads_to_their_own),
-        cmocka_unit_test(layers_without_logits_are_left_alone),
-        cmocka_unit_test(log_only_counts_and_tells_but_changes_nothing),
-        cmocka_unit_test(counts_start_afresh_at_every_step),
-        cmocka_unit_test(a_parameter_without_gradient_is_not_clipped_either),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

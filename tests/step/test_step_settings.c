@@ -63,9 +63,8 @@ static double norm_of_grads(const model *m)
 
 /* ---- clipping and loss scale ---------------------------------------------------------------- */
 
-static void clipping_scales_every_group_but_those_that_opt_out(void **state)
+TEST(clipping_scales_every_group_but_those_that_opt_out)
 {
-    (void)state;
     for (int opt_out = 0; opt_out < 8; opt_out++) {
         trio t;
         model_init(&t.m);
@@ -91,9 +90,8 @@ static void clipping_scales_every_group_but_those_that_opt_out(void **state)
     }
 }
 
-static void grad_scale_divides_before_norm_and_clipping(void **state)
+TEST(grad_scale_divides_before_norm_and_clipping)
 {
-    (void)state;
     static const double scales[] = {1, 3, 1000, 65536, 0.125};
     for (size_t i = 0; i < COUNT(scales); i++) {
         trio t;
@@ -115,9 +113,8 @@ static void grad_scale_divides_before_norm_and_clipping(void **state)
     }
 }
 
-static void a_loss_scale_that_is_a_power_of_two_changes_no_bit(void **state)
+TEST(a_loss_scale_that_is_a_power_of_two_changes_no_bit)
 {
-    (void)state;
     model plain, scaled;
     model *both[] = {&plain, &scaled};
     for (int i = 0; i < 2; i++) {
@@ -145,9 +142,8 @@ static void a_loss_scale_that_is_a_power_of_two_changes_no_bit(void **state)
 /* ---- settings between steps ----------------------------------------------------------------- */
 
 /* R9 */
-static void settings_of_every_group_apply_from_the_next_step_on(void **state)
+TEST(settings_of_every_group_apply_from_the_next_step_on)
 {
-    (void)state;
     static const double custom[][3] = {{2.5, -2, 0.6}};
     trio t;
     model_init(&t.m);
@@ -183,9 +179,8 @@ static void settings_of_every_group_apply_from_the_next_step_on(void **state)
     trio_destroy(&t);
 }
 
-static void a_group_reads_back_as_it_was_set(void **state)
+TEST(a_group_reads_back_as_it_was_set)
 {
-    (void)state;
     double custom[][3] = {{2, -1.5, 0.5}, {1.5, -0.5, 0}};
     char name[] = "renamed";
     trio t;
@@ -218,9 +213,8 @@ static void a_group_reads_back_as_it_was_set(void **state)
 /* ---- state ---------------------------------------------------------------------------------- */
 
 /* N15: an EMA buffer is a heavy-ball buffer times 1 - mu. */
-static void a_momentum_buffer_can_be_carried_from_ema_to_heavy_ball(void **state)
+TEST(a_momentum_buffer_can_be_carried_from_ema_to_heavy_ball)
 {
-    (void)state;
     for (int nesterov = 0; nesterov < 2; nesterov++) {
         model ema, heavy;
         model *both[] = {&ema, &heavy};
@@ -251,9 +245,8 @@ static void a_momentum_buffer_can_be_carried_from_ema_to_heavy_ball(void **state
     }
 }
 
-static void an_optimizer_resumes_from_state_with_the_same_bits(void **state)
+TEST(an_optimizer_resumes_from_state_with_the_same_bits)
 {
-    (void)state;
     trio first, second;
     model_init(&first.m);
     model_init(&second.m);
@@ -284,9 +277,8 @@ static void an_optimizer_resumes_from_state_with_the_same_bits(void **state)
 
 /* ---- parameters that do not move ------------------------------------------------------------ */
 
-static void a_parameter_without_gradient_stays_and_the_others_do_not_notice(void **state)
+TEST(a_parameter_without_gradient_stays_and_the_others_do_not_notice)
 {
-    (void)state;
     for (size_t missing = 0; missing < 3; missing++) {
         trio with, without;
         trio *both[] = {&with, &without};
@@ -327,9 +319,8 @@ static void a_parameter_without_gradient_stays_and_the_others_do_not_notice(void
     }
 }
 
-static void frozen_parameters_are_never_touched_and_may_have_no_memory(void **state)
+TEST(frozen_parameters_are_never_touched_and_may_have_no_memory)
 {
-    (void)state;
     model m;
     model_init(&m);
     model_add(&m, MUONS, "w", NULL, SHAPE(8, 8));
@@ -344,20 +335,4 @@ static void frozen_parameters_are_never_touched_and_may_have_no_memory(void **st
     assert_memory_equal(m.buffers[1].param, before, sizeof before);
     assert_int_equal(muon_state_count(m.opt), 2); /* of w only */
     model_destroy(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clipping_scales_every_group_but_those_that_opt_out),
-        cmocka_unit_test(grad_scale_divides_before_norm_and_clipping),
-        cmocka_unit_test(a_loss_scale_that_is_a_power_of_two_changes_no_bit),
-        cmocka_unit_test(settings_of_every_group_apply_from_the_next_step_on),
-        cmocka_unit_test(a_group_reads_back_as_it_was_set),
-        cmocka_unit_test(a_momentum_buffer_can_be_carried_from_ema_to_heavy_ball),
-        cmocka_unit_test(an_optimizer_resumes_from_state_with_the_same_bits),
-        cmocka_unit_test(a_parameter_without_gradient_stays_and_the_others_do_not_notice),
-        cmocka_unit_test(frozen_parameters_are_never_touched_and_may_have_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

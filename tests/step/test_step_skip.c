@@ -36,9 +36,8 @@ static void check_skipped(const muon_result *result, const char *name, int nonfi
 
 /* Without a result and without clipping the norm is not computed; what is not finite is still seen, and
  * every other bit is the same. */
-static void a_step_that_tells_nobody_its_norm_skips_and_steps_alike(void **state)
+TEST(a_step_that_tells_nobody_its_norm_skips_and_steps_alike)
 {
-    (void)state;
     model quiet, loud;
     make_zoo(&quiet, 2);
     make_zoo(&loud, 2);
@@ -62,9 +61,8 @@ static void a_step_that_tells_nobody_its_norm_skips_and_steps_alike(void **state
 }
 
 /* N3 */
-static void one_bad_element_skips_the_step_and_changes_no_bit(void **state)
+TEST(one_bad_element_skips_the_step_and_changes_no_bit)
 {
-    (void)state;
     const float bad[] = {(float)NAN, (float)INFINITY, -(float)INFINITY};
     const float logits[] = {1000}, *const max_logits[] = {logits};
     for (int threads = 1; threads <= 2; threads++) {
@@ -100,9 +98,8 @@ static void one_bad_element_skips_the_step_and_changes_no_bit(void **state)
     }
 }
 
-static void the_first_of_several_bad_parameters_is_named(void **state)
+TEST(the_first_of_several_bad_parameters_is_named)
 {
-    (void)state;
     model m;
     make_zoo(&m, 2);
     model_set_grad(&m, 4, 30, (float)NAN);
@@ -115,9 +112,8 @@ static void the_first_of_several_bad_parameters_is_named(void **state)
 }
 
 /* N18: the first step that counts is corrected as the first one, lr * sign(G). */
-static void adamw_bias_correction_does_not_count_skipped_steps(void **state)
+TEST(adamw_bias_correction_does_not_count_skipped_steps)
 {
-    (void)state;
     model m;
     model_init(&m);
     m.config.allow_no_muon = 1;
@@ -144,9 +140,8 @@ static void count_warnings(void *user, muon_log_level level, const char *message
     if (level == MUON_LOG_WARN && strstr(message, "'dense'")) ++*(int *)user;
 }
 
-static void a_skipped_step_is_logged_with_the_name(void **state)
+TEST(a_skipped_step_is_logged_with_the_name)
 {
-    (void)state;
     int warnings = 0;
     model m;
     model_init(&m);
@@ -165,9 +160,8 @@ static void a_skipped_step_is_logged_with_the_name(void **state)
 /* ---- overflow --------------------------------------------------------------------------------- */
 
 /* Gradients that are finite, with a momentum that is not: for EMA they must change their sign. */
-static void a_momentum_that_overflows_gives_its_matrix_no_update(void **state)
+TEST(a_momentum_that_overflows_gives_its_matrix_no_update)
 {
-    (void)state;
     for (int i = 0; i < 2 * 2 * 2 * 2; i++) {
         model m;
         model_init(&m);
@@ -206,9 +200,8 @@ static void a_momentum_that_overflows_gives_its_matrix_no_update(void **state)
     }
 }
 
-static void coefficients_that_diverge_give_no_update(void **state)
+TEST(coefficients_that_diverge_give_no_update)
 {
-    (void)state;
     static const double diverging[][3] = {{1000, 1000, 1000}};
     model m;
     model_init(&m);
@@ -227,9 +220,8 @@ static void coefficients_that_diverge_give_no_update(void **state)
     model_destroy(&m);
 }
 
-static void huge_gradients_have_a_norm_and_can_be_clipped(void **state)
+TEST(huge_gradients_have_a_norm_and_can_be_clipped)
 {
-    (void)state;
     model m;
     model_init(&m);
     m.config.clip_norm = 1;
@@ -254,9 +246,8 @@ static void huge_gradients_have_a_norm_and_can_be_clipped(void **state)
     model_destroy(&m);
 }
 
-static void huge_gradients_leave_adamw_weights_finite(void **state)
+TEST(huge_gradients_leave_adamw_weights_finite)
 {
-    (void)state;
     model m;
     model_init(&m);
     m.config.allow_no_muon = 1;
@@ -273,9 +264,8 @@ static void huge_gradients_leave_adamw_weights_finite(void **state)
 }
 
 /* Divided by a small grad_scale, a finite gradient can be infinite. */
-static void a_gradient_that_unscaling_makes_infinite_skips_the_step(void **state)
+TEST(a_gradient_that_unscaling_makes_infinite_skips_the_step)
 {
-    (void)state;
     for (size_t p = 0; p < ZOO; p++) {
         model m;
         make_zoo(&m, 1);
@@ -294,9 +284,8 @@ static void a_gradient_that_unscaling_makes_infinite_skips_the_step(void **state
 
 /* ---- zeros ------------------------------------------------------------------------------------ */
 
-static void zero_gradients_are_safe_with_and_without_clipping(void **state)
+TEST(zero_gradients_are_safe_with_and_without_clipping)
 {
-    (void)state;
     for (int clip = 0; clip < 2; clip++) {
         model m;
         make_zoo(&m, 2);
@@ -312,22 +301,4 @@ static void zero_gradients_are_safe_with_and_without_clipping(void **state)
                 assert_true(isfinite(model_weight(&m, p, i)));
         model_destroy(&m);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_that_tells_nobody_its_norm_skips_and_steps_alike),
-        cmocka_unit_test(one_bad_element_skips_the_step_and_changes_no_bit),
-        cmocka_unit_test(the_first_of_several_bad_parameters_is_named),
-        cmocka_unit_test(adamw_bias_correction_does_not_count_skipped_steps),
-        cmocka_unit_test(a_skipped_step_is_logged_with_the_name),
-        cmocka_unit_test(a_momentum_that_overflows_gives_its_matrix_no_update),
-        cmocka_unit_test(coefficients_that_diverge_give_no_update),
-        cmocka_unit_test(huge_gradients_have_a_norm_and_can_be_clipped),
-        cmocka_unit_test(huge_gradients_leave_adamw_weights_finite),
-        cmocka_unit_test(a_gradient_that_unscaling_makes_infinite_skips_the_step),
-        cmocka_unit_test(zero_gradients_are_safe_with_and_without_clipping),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

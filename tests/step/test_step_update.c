@@ -46,9 +46,8 @@ static muon_group muon_settings(void)
     return group;
 }
 
-static void muon_agrees_with_fp64_for_every_form_factor_and_decay(void **state)
+TEST(muon_agrees_with_fp64_for_every_form_factor_and_decay)
 {
-    (void)state;
     static const double decays[] = {0, 0.1, 3};
     static const int64_t shapes[][2] = {{24, 40}, {40, 24}, {17, 17}};
     for (const char *const *backend = model_backends(); *backend; backend++) {
@@ -68,9 +67,8 @@ static void muon_agrees_with_fp64_for_every_form_factor_and_decay(void **state)
     }
 }
 
-static void every_orthogonalization_setting_reaches_the_weights(void **state)
+TEST(every_orthogonalization_setting_reaches_the_weights)
 {
-    (void)state;
     static const double custom[][3] = {{3, -3.2, 1.2}, {2, -1.5, 0.5}};
     for (const char *const *backend = model_backends(); *backend; backend++) {
         for (int i = 0; i < 6 * 4; i++) {
@@ -91,9 +89,8 @@ static void every_orthogonalization_setting_reaches_the_weights(void **state)
 }
 
 /* R10 */
-static void lora_factors_of_extreme_aspect_agree_with_fp64(void **state)
+TEST(lora_factors_of_extreme_aspect_agree_with_fp64)
 {
-    (void)state;
     static const int64_t shapes[][2] = {{4, 2048}, {2048, 4}, {1, 300}, {300, 1}, {2, 2}, {1, 1}};
     for (const char *const *backend = model_backends(); *backend; backend++) {
         for (size_t i = 0; i < COUNT(shapes); i++) {
@@ -112,9 +109,8 @@ static void lora_factors_of_extreme_aspect_agree_with_fp64(void **state)
 /* ---- single properties ---------------------------------------------------------------------- */
 
 /* N16 */
-static void weight_decay_uses_the_base_lr_whatever_the_factor(void **state)
+TEST(weight_decay_uses_the_base_lr_whatever_the_factor)
 {
-    (void)state;
     for (int mode = 0; mode < 5; mode++) {
         model m;
         model_init(&m);
@@ -139,9 +135,8 @@ static void weight_decay_uses_the_base_lr_whatever_the_factor(void **state)
 }
 
 /* N5: without Nesterov, U is M itself; with bf16 state and a bf16 wire even of the same type. */
-static void orthogonalization_leaves_the_momentum_buffer_alone(void **state)
+TEST(orthogonalization_leaves_the_momentum_buffer_alone)
 {
-    (void)state;
     for (int i = 0; i < 2 * 2 * 2 * 2; i++) {
         model m;
         oracle o;
@@ -171,9 +166,8 @@ static void orthogonalization_leaves_the_momentum_buffer_alone(void **state)
 }
 
 /* N6 */
-static void gradients_are_only_read(void **state)
+TEST(gradients_are_only_read)
 {
-    (void)state;
     model m;
     model_init(&m);
     m.config.clip_norm = 0.1;
@@ -201,9 +195,8 @@ static void gradients_are_only_read(void **state)
     model_destroy(&m);
 }
 
-static void the_result_counts_what_was_done(void **state)
+TEST(the_result_counts_what_was_done)
 {
-    (void)state;
     model m;
     model_init(&m);
     model_add(&m, MUONS, "experts", "rows / 3", SHAPE(36, 20));
@@ -237,18 +230,4 @@ static void the_result_counts_what_was_done(void **state)
         seconds += phase[i].seconds;
     assert_true(seconds > 0 && seconds <= result.seconds * (1 + 1e-9));
     model_destroy(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(muon_agrees_with_fp64_for_every_form_factor_and_decay),
-        cmocka_unit_test(every_orthogonalization_setting_reaches_the_weights),
-        cmocka_unit_test(lora_factors_of_extreme_aspect_agree_with_fp64),
-        cmocka_unit_test(weight_decay_uses_the_base_lr_whatever_the_factor),
-        cmocka_unit_test(orthogonalization_leaves_the_momentum_buffer_alone),
-        cmocka_unit_test(gradients_are_only_read),
-        cmocka_unit_test(the_result_counts_what_was_done),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
