@@ -88,23 +88,12 @@ static void run(muon_path path)
                  (long long)waited);
 }
 
-static void any_allocation_may_fail_on_one_rank(void **state)
+TEST(any_allocation_may_fail_on_one_rank)
 {
-    (void)state;
     run(MUON_PATH_PIPELINE);
 }
 
-static void on_the_reference_path_too(void **state)
+TEST(on_the_reference_path_too)
 {
-    (void)state;
     run(MUON_PATH_REFERENCE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_allocation_may_fail_on_one_rank),
-        cmocka_unit_test(on_the_reference_path_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

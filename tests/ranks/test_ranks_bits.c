@@ -52,18 +52,16 @@ static void run_all(zoo *z, const int *counts, size_t ncounts)
     zoo_run_free(whole);
 }
 
-static void every_factorization_gives_the_bits_of_one_process(void **state)
+TEST(every_factorization_gives_the_bits_of_one_process)
 {
-    (void)state;
     static const int counts[] = {1, 2, 3, 4, 6, 8};
     zoo z;
     zoo_init(&z);
     run_all(&z, counts, COUNT(counts));
 }
 
-static void a_narrow_wire_gives_the_same_bits_on_every_layout(void **state)
+TEST(a_narrow_wire_gives_the_same_bits_on_every_layout)
 {
-    (void)state;
     static const int counts[] = {2, 3, 4, 6};
     zoo z;
     zoo_init(&z);
@@ -71,9 +69,8 @@ static void a_narrow_wire_gives_the_same_bits_on_every_layout(void **state)
     run_all(&z, counts, COUNT(counts));
 }
 
-static void missing_gradients_and_a_skipped_step_do_too(void **state)
+TEST(missing_gradients_and_a_skipped_step_do_too)
 {
-    (void)state;
     static const int counts[] = {2, 3, 4};
     zoo z;
     zoo_init(&z);
@@ -83,9 +80,8 @@ static void missing_gradients_and_a_skipped_step_do_too(void **state)
     run_all(&z, counts, COUNT(counts));
 }
 
-static void the_reference_path_does_too(void **state)
+TEST(the_reference_path_does_too)
 {
-    (void)state;
     static const int counts[] = {1, 2, 3, 4};
     zoo z;
     zoo_init(&z);
@@ -93,9 +89,8 @@ static void the_reference_path_does_too(void **state)
     run_all(&z, counts, COUNT(counts));
 }
 
-static void threads_and_waves_in_flight_change_no_bit(void **state)
+TEST(threads_and_waves_in_flight_change_no_bit)
 {
-    (void)state;
     zoo z;
     zoo_init(&z);
     zoo_run *whole = NULL;
@@ -111,9 +106,8 @@ static void threads_and_waves_in_flight_change_no_bit(void **state)
     zoo_run_free(whole);
 }
 
-static void a_small_workspace_changes_no_bit(void **state)
+TEST(a_small_workspace_changes_no_bit)
 {
-    (void)state;
     zoo z;
     zoo_init(&z);
     zoo_run *whole = NULL;
@@ -122,17 +116,4 @@ static void a_small_workspace_changes_no_bit(void **state)
     run(&z, whole, (zoo_axes){1, 2, 2, 1});
     run(&z, whole, (zoo_axes){2, 1, 1, 3});
     zoo_run_free(whole);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_factorization_gives_the_bits_of_one_process),
-        cmocka_unit_test(a_narrow_wire_gives_the_same_bits_on_every_layout),
-        cmocka_unit_test(missing_gradients_and_a_skipped_step_do_too),
-        cmocka_unit_test(the_reference_path_does_too),
-        cmocka_unit_test(threads_and_waves_in_flight_change_no_bit),
-        cmocka_unit_test(a_small_workspace_changes_no_bit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,9 +136,8 @@ static void go_astray(int rank, const muon_comm *comm, void *arg)
     leave(&p);
 }
 
-static void every_two_calls_that_meet_are_named_on_every_rank(void **state)
+TEST(every_two_calls_that_meet_are_named_on_every_rank)
 {
-    (void)state;
     game g;
     start_game(&g);
     fleet_run_whole(&g.whole, &g.f, 2);
@@ -166,9 +165,8 @@ static void finish_too_early(int rank, const muon_comm *comm, void *arg)
     leave(&p);
 }
 
-static void a_save_under_way_outlives_a_mismatch(void **state)
+TEST(a_save_under_way_outlives_a_mismatch)
 {
-    (void)state;
     game g;
     start_game(&g);
     fleet_run_whole(&g.whole, &g.f, 0);
@@ -256,9 +254,8 @@ static void err_alone(int rank, const muon_comm *comm, void *arg)
     leave(&p);
 }
 
-static void a_mistake_of_one_rank_is_everybodys_in_every_call(void **state)
+TEST(a_mistake_of_one_rank_is_everybodys_in_every_call)
 {
-    (void)state;
     game g;
     start_game(&g);
     fleet_run_whole(&g.whole, &g.f, 2);
@@ -360,9 +357,8 @@ static void play_alone(random_game *r, const scratch *root)
     r->g.whole = p.ship;
 }
 
-static void whatever_ranks_call_they_agree_and_go_on(void **state)
+TEST(whatever_ranks_call_they_agree_and_go_on)
 {
-    (void)state;
     const char *given = getenv("MUON_TEST_SEED");
     uint64_t seed = given ? strtoull(given, NULL, 10) : 2026;
     int games = getenv("MUON_TEST_QUICK") ? 1 : 4;
@@ -377,15 +373,4 @@ static void whatever_ranks_call_they_agree_and_go_on(void **state)
         end_game(&r.g);
         scratch_remove(&alone);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_two_calls_that_meet_are_named_on_every_rank),
-        cmocka_unit_test(a_save_under_way_outlives_a_mismatch),
-        cmocka_unit_test(a_mistake_of_one_rank_is_everybodys_in_every_call),
-        cmocka_unit_test(whatever_ranks_call_they_agree_and_go_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,9 +148,8 @@ static void create_differently(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void a_difference_at_creation_is_named_on_every_rank(void **state)
+TEST(a_difference_at_creation_is_named_on_every_rank)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     add_params(&f);
@@ -178,9 +177,8 @@ static void create_wrongly(int rank, const muon_comm *comm, void *arg)
                    "rank 2 did not come to muon_create");
 }
 
-static void a_mistake_of_one_rank_at_creation_is_everybodys(void **state)
+TEST(a_mistake_of_one_rank_at_creation_is_everybodys)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     add_params(&f);
@@ -201,9 +199,8 @@ static void differ_in_threads(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void ranks_may_have_different_numbers_of_threads(void **state)
+TEST(ranks_may_have_different_numbers_of_threads)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     add_params(&f);
@@ -277,9 +274,8 @@ static void set_differently(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void a_setting_changed_on_one_rank_is_named_and_can_be_put_right(void **state)
+TEST(a_setting_changed_on_one_rank_is_named_and_can_be_put_right)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     add_params(&f);
@@ -329,9 +325,8 @@ static void drift(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void replicas_stay_the_same_and_drift_of_one_bit_is_found(void **state)
+TEST(replicas_stay_the_same_and_drift_of_one_bit_is_found)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     add_params(&f);
@@ -354,24 +349,10 @@ static void step_unreduced(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void a_gradient_that_was_not_reduced_shows_up_as_drift(void **state)
+TEST(a_gradient_that_was_not_reduced_shows_up_as_drift)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     add_params(&f);
     ranks_run(RANKS, step_unreduced, &f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_difference_at_creation_is_named_on_every_rank),
-        cmocka_unit_test(a_mistake_of_one_rank_at_creation_is_everybodys),
-        cmocka_unit_test(ranks_may_have_different_numbers_of_threads),
-        cmocka_unit_test(a_setting_changed_on_one_rank_is_named_and_can_be_put_right),
-        cmocka_unit_test(replicas_stay_the_same_and_drift_of_one_bit_is_found),
-        cmocka_unit_test(a_gradient_that_was_not_reduced_shows_up_as_drift),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,9 +44,8 @@ static void create_without_one(int rank, const muon_comm *comm, void *arg)
     rank_check(!s.opt, "there is an optimizer");
 }
 
-static void a_rank_that_never_comes_to_create_is_named(void **state)
+TEST(a_rank_that_never_comes_to_create_is_named)
 {
-    (void)state;
     for (int n = least(3, 5); n <= 5; n++) {
         fleet f;
         fleet_init(&f);
@@ -83,9 +82,8 @@ static void step_without_one(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void a_rank_that_never_comes_to_step_is_named(void **state)
+TEST(a_rank_that_never_comes_to_step_is_named)
 {
-    (void)state;
     for (int n = least(3, 4); n <= 4; n++) {
         absence a = {.others = n - 1};
         fleet_init(&a.f);
@@ -110,9 +108,8 @@ static void step_late(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void ranks_that_are_late_are_waited_for(void **state)
+TEST(ranks_that_are_late_are_waited_for)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     add_params(&f, 3);
@@ -186,9 +183,8 @@ static void fail_callback(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void a_callback_that_fails_on_one_rank_breaks_the_step_on_all(void **state)
+TEST(a_callback_that_fails_on_one_rank_breaks_the_step_on_all)
 {
-    (void)state;
     static const muon_path paths[] = {MUON_PATH_PIPELINE, MUON_PATH_REFERENCE};
     for (int n = 2; n <= 4; n++) {
         for (size_t p = 0; p < COUNT(paths); p++) {
@@ -227,9 +223,8 @@ static void stop_in_pipeline(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void a_rank_that_stops_in_mid_pipeline_is_named(void **state)
+TEST(a_rank_that_stops_in_mid_pipeline_is_named)
 {
-    (void)state;
     for (int n = least(2, 4); n <= 4; n++) {
         fleet f;
         fleet_init(&f);
@@ -240,16 +235,4 @@ static void a_rank_that_stops_in_mid_pipeline_is_named(void **state)
         ranks_run(n, stop_in_pipeline, &t);
         assert_true(atomic_load(&h.calls) > 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_that_never_comes_to_create_is_named),
-        cmocka_unit_test(a_rank_that_never_comes_to_step_is_named),
-        cmocka_unit_test(ranks_that_are_late_are_waited_for),
-        cmocka_unit_test(a_callback_that_fails_on_one_rank_breaks_the_step_on_all),
-        cmocka_unit_test(a_rank_that_stops_in_mid_pipeline_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

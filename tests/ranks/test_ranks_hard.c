@@ -92,9 +92,8 @@ static void make_huge(ship *s, int step)
     scale_grads(s, 1e30f);
 }
 
-static void gradients_whose_squares_overflow_have_a_norm_and_are_clipped(void **state)
+TEST(gradients_whose_squares_overflow_have_a_norm_and_are_clipped)
 {
-    (void)state;
     fleet f;
     task t;
     fill(&f);
@@ -115,9 +114,8 @@ static void make_subnormal(ship *s, int step)
     scale_grads(s, 1e-41f);
 }
 
-static void subnormal_gradients_move_the_weights_like_any_others(void **state)
+TEST(subnormal_gradients_move_the_weights_like_any_others)
 {
-    (void)state;
     fleet f;
     task t;
     fill(&f);
@@ -132,9 +130,8 @@ static void make_zero(ship *s, int step)
     if (step == 1) scale_grads(s, -0.0f);
 }
 
-static void a_step_of_zeros_divides_by_no_zero(void **state)
+TEST(a_step_of_zeros_divides_by_no_zero)
 {
-    (void)state;
     fleet f;
     task t;
     fill(&f);
@@ -153,9 +150,8 @@ static void overflow_momentum(ship *s, int step)
     set_grad(s, 1, 30, 0.4f * FLT_MAX); /* of the second expert: too much from step 2 on */
 }
 
-static void momentum_that_overflows_stops_its_matrix_on_every_rank(void **state)
+TEST(momentum_that_overflows_stops_its_matrix_on_every_rank)
 {
-    (void)state;
     fleet f;
     task t;
     fill(&f);
@@ -193,9 +189,8 @@ static void check_skip(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void bad_gradients_on_several_ranks_name_the_same_parameter_on_all(void **state)
+TEST(bad_gradients_on_several_ranks_name_the_same_parameter_on_all)
 {
-    (void)state;
     fleet f;
     task t;
     fill(&f);
@@ -230,9 +225,8 @@ static void clip_rank(int rank, const muon_comm *comm, void *arg)
 }
 
 /* Q in flat pieces that cut through rows, K by columns: every rank has parts of all heads. */
-static void logits_that_say_nothing_on_some_ranks_do_not_hide_those_of_others(void **state)
+TEST(logits_that_say_nothing_on_some_ranks_do_not_hide_those_of_others)
 {
-    (void)state;
     fleet f;
     task t = {.f = &f};
     fill(&f);
@@ -270,9 +264,8 @@ static void change_nothing(ship *s, int step)
     (void)step;
 }
 
-static void buffers_at_any_address_give_the_same_bits(void **state)
+TEST(buffers_at_any_address_give_the_same_bits)
 {
-    (void)state;
     fleet f, shifted;
     task t;
     fill(&f);
@@ -283,18 +276,4 @@ static void buffers_at_any_address_give_the_same_bits(void **state)
     for (shifted.shift = 1; shifted.shift < 16; shifted.shift += 2)
         ranks_run(RANKS, run_rank, &t);
     finish(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_whose_squares_overflow_have_a_norm_and_are_clipped),
-        cmocka_unit_test(subnormal_gradients_move_the_weights_like_any_others),
-        cmocka_unit_test(a_step_of_zeros_divides_by_no_zero),
-        cmocka_unit_test(momentum_that_overflows_stops_its_matrix_on_every_rank),
-        cmocka_unit_test(bad_gradients_on_several_ranks_name_the_same_parameter_on_all),
-        cmocka_unit_test(logits_that_say_nothing_on_some_ranks_do_not_hide_those_of_others),
-        cmocka_unit_test(buffers_at_any_address_give_the_same_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,15 +148,13 @@ static void run_faults(muon_path path)
     ship_destroy(&whole);
 }
 
-static void one_ranks_fault_is_everybodys_and_the_next_step_is_right(void **state)
+TEST(one_ranks_fault_is_everybodys_and_the_next_step_is_right)
 {
-    (void)state;
     run_faults(MUON_PATH_PIPELINE);
 }
 
-static void on_the_reference_path_too(void **state)
+TEST(on_the_reference_path_too)
 {
-    (void)state;
     run_faults(MUON_PATH_REFERENCE);
 }
 
@@ -178,9 +176,8 @@ static void step_without_args(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void args_may_be_missing_and_a_result_is_one_ranks_own_wish(void **state)
+TEST(args_may_be_missing_and_a_result_is_one_ranks_own_wish)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     add_params(&f);
@@ -219,9 +216,8 @@ static void step_without_expert(int rank, const muon_comm *comm, void *arg)
 }
 
 /* Sets of gradients that differ from rank to rank made others wait forever. */
-static void experts_without_a_gradient_on_some_ranks(void **state)
+TEST(experts_without_a_gradient_on_some_ranks)
 {
-    (void)state;
     static const int homes[4] = {0, 1, 2, 3};
     static const char *const names[4] = {"expert 0", "expert 1", "expert 2", "expert 3"};
     muon_box boxes[4];
@@ -283,9 +279,8 @@ static void move_buffers(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void buffers_may_move_and_are_not_known_by_address(void **state)
+TEST(buffers_may_move_and_are_not_known_by_address)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "fsdp", 3, NULL);
@@ -332,9 +327,8 @@ static void give_back(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&g.s);
 }
 
-static void a_consumed_gradient_is_told_once_where_it_is_and_never_read_again(void **state)
+TEST(a_consumed_gradient_is_told_once_where_it_is_and_never_read_again)
 {
-    (void)state;
     static const muon_path paths[] = {MUON_PATH_PIPELINE, MUON_PATH_REFERENCE};
     fleet f;
     fleet_init(&f);
@@ -351,17 +345,4 @@ static void a_consumed_gradient_is_told_once_where_it_is_and_never_read_again(vo
         }
     }
     ship_destroy(&whole);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_ranks_fault_is_everybodys_and_the_next_step_is_right),
-        cmocka_unit_test(on_the_reference_path_too),
-        cmocka_unit_test(args_may_be_missing_and_a_result_is_one_ranks_own_wish),
-        cmocka_unit_test(experts_without_a_gradient_on_some_ranks),
-        cmocka_unit_test(buffers_may_move_and_are_not_known_by_address),
-        cmocka_unit_test(a_consumed_gradient_is_told_once_where_it_is_and_never_read_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

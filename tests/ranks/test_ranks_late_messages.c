@@ -137,9 +137,8 @@ static void run_lazily(int rank, const muon_comm *comm, void *arg)
     free(l);
 }
 
-static void buffers_are_not_used_again_before_their_messages_have_gone(void **state)
+TEST(buffers_are_not_used_again_before_their_messages_have_gone)
 {
-    (void)state;
     static const muon_dtype wires[] = {MUON_F32, MUON_BF16};
     int quick = getenv("MUON_TEST_QUICK") != NULL, steps = quick ? 1 : 2;
     for (int in_flight = 1; in_flight <= 3; in_flight++) {
@@ -183,9 +182,8 @@ static void compare_lazily(int rank, const muon_comm *comm, void *arg)
     free(l);
 }
 
-static void a_zoo_over_late_messages_has_the_bits_of_one_process(void **state)
+TEST(a_zoo_over_late_messages_has_the_bits_of_one_process)
 {
-    (void)state;
     static const zoo_axes axes[] = {{1, 3, 1, 1}, {2, 2, 1, 1}, {1, 1, 2, 2}, {2, 1, 3, 1}};
     static const muon_path paths[] = {MUON_PATH_PIPELINE, MUON_PATH_REFERENCE};
     for (size_t p = 0; p < COUNT(paths); p++) {
@@ -204,13 +202,4 @@ static void a_zoo_over_late_messages_has_the_bits_of_one_process(void **state)
         }
         zoo_run_free(whole);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buffers_are_not_used_again_before_their_messages_have_gone),
-        cmocka_unit_test(a_zoo_over_late_messages_has_the_bits_of_one_process),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

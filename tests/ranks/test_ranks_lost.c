@@ -105,15 +105,13 @@ static void check_late(muon_path path)
     fleet_check(&l.f, RANKS, STEPS);
 }
 
-static void memory_outlives_messages_that_come_late(void **state)
+TEST(memory_outlives_messages_that_come_late)
 {
-    (void)state;
     check_late(MUON_PATH_PIPELINE);
 }
 
-static void on_the_reference_path_too(void **state)
+TEST(on_the_reference_path_too)
 {
-    (void)state;
     check_late(MUON_PATH_REFERENCE);
 }
 
@@ -129,9 +127,8 @@ static void create_without_one(int rank, const muon_comm *comm, void *arg)
                (long long)missed);
 }
 
-static void when_an_optimizer_cannot_be_made_too(void **state)
+TEST(when_an_optimizer_cannot_be_made_too)
 {
-    (void)state;
     fleet f;
     add_params(&f, MUON_PATH_PIPELINE);
     f.config.timeout = 0.3;
@@ -147,9 +144,8 @@ static void step_well(int rank, const muon_comm *comm, void *arg)
     rank_check(cling_finish(&c) == 0, "messages were in memory that was simply freed");
 }
 
-static void nothing_stays_where_nothing_has_failed(void **state)
+TEST(nothing_stays_where_nothing_has_failed)
 {
-    (void)state;
     fleet f;
     ship whole;
     add_params(&f, MUON_PATH_PIPELINE);
@@ -157,15 +153,4 @@ static void nothing_stays_where_nothing_has_failed(void **state)
     fleet_task t = {&f, &whole, STEPS};
     ranks_run(RANKS, step_well, &t);
     ship_destroy(&whole);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_outlives_messages_that_come_late),
-        cmocka_unit_test(on_the_reference_path_too),
-        cmocka_unit_test(when_an_optimizer_cannot_be_made_too),
-        cmocka_unit_test(nothing_stays_where_nothing_has_failed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,9 +79,8 @@ static void count_steps(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void a_step_allocates_nothing_and_opens_nothing(void **state)
+TEST(a_step_allocates_nothing_and_opens_nothing)
 {
-    (void)state;
     static const muon_path paths[] = {MUON_PATH_PIPELINE, MUON_PATH_REFERENCE};
     for (size_t p = 0; p < COUNT(paths); p++) {
         for (int threads = 1; threads <= 2; threads++) {
@@ -148,9 +147,8 @@ static void refuse_budget(int rank, const muon_comm *comm, void *arg)
     rank_check(!s.opt, "there is an optimizer");
 }
 
-static void the_workspace_is_what_the_plan_says_within_any_budget_that_can_be_met(void **state)
+TEST(the_workspace_is_what_the_plan_says_within_any_budget_that_can_be_met)
 {
-    (void)state;
     static const muon_dtype wires[] = {MUON_F32, MUON_BF16};
     for (size_t w = 0; w < COUNT(wires); w++) {
         for (int in_flight = 1; in_flight <= 3; in_flight++) {
@@ -174,9 +172,8 @@ static void the_workspace_is_what_the_plan_says_within_any_budget_that_can_be_me
     }
 }
 
-static void a_budget_that_cannot_be_met_is_the_same_error_on_every_rank(void **state)
+TEST(a_budget_that_cannot_be_met_is_the_same_error_on_every_rank)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     add_params(&f);
@@ -208,9 +205,8 @@ static void run_long(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void many_steps_leave_nothing_behind(void **state)
+TEST(many_steps_leave_nothing_behind)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "fsdp", RANKS, NULL);
@@ -221,15 +217,4 @@ static void many_steps_leave_nothing_behind(void **state)
     assert_ok(muon__threads_create(&t.world, RANKS));
     ranks_run_in(t.world, RANKS, run_long, &t);
     muon__threads_destroy(t.world);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_allocates_nothing_and_opens_nothing),
-        cmocka_unit_test(the_workspace_is_what_the_plan_says_within_any_budget_that_can_be_met),
-        cmocka_unit_test(a_budget_that_cannot_be_met_is_the_same_error_on_every_rank),
-        cmocka_unit_test(many_steps_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

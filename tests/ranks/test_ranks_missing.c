@@ -146,9 +146,8 @@ static void add_absence(absences *all, call of, int size, int missing)
     }
 }
 
-static void whoever_stays_away_from_a_step_is_named(void **state)
+TEST(whoever_stays_away_from_a_step_is_named)
 {
-    (void)state;
     static const int sizes[] = {2, 3, 4, 5, 8};
     static absences all;
     int quick = getenv("MUON_TEST_QUICK") != NULL;
@@ -158,9 +157,8 @@ static void whoever_stays_away_from_a_step_is_named(void **state)
     run_absences(&all);
 }
 
-static void whoever_stays_away_from_any_call_is_named(void **state)
+TEST(whoever_stays_away_from_any_call_is_named)
 {
-    (void)state;
     static absences all;
     int quick = getenv("MUON_TEST_QUICK") != NULL;
     for (int of = 0; of < CALLS; of++)
@@ -214,9 +212,8 @@ static void stop_in_step(int rank, const muon_comm *comm, void *arg)
 }
 
 /* One matrix: its owner waits for the rank that has stopped, and all others wait for the owner. */
-static void a_rank_that_stops_is_named_by_those_who_wait_for_others(void **state)
+TEST(a_rank_that_stops_is_named_by_those_who_wait_for_others)
 {
-    (void)state;
     for (int missing = 0; missing < 4; missing++) {
         static stop st;
         st = (stop){.a = {.size = 4, .missing = missing}};
@@ -232,14 +229,4 @@ static void a_rank_that_stops_is_named_by_those_who_wait_for_others(void **state
         if (m.owner == missing) continue;
         ranks_run(4, stop_in_step, &st);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whoever_stays_away_from_a_step_is_named),
-        cmocka_unit_test(whoever_stays_away_from_any_call_is_named),
-        cmocka_unit_test(a_rank_that_stops_is_named_by_those_who_wait_for_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,9 +86,8 @@ static void check_calls(fleet *f, int nranks, int64_t matrices)
     ship_destroy(&whole);
 }
 
-static void every_matrix_is_orthogonalized_exactly_once(void **state)
+TEST(every_matrix_is_orthogonalized_exactly_once)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "ep", 2, "fsdp", 2, NULL);
@@ -100,9 +99,8 @@ static void every_matrix_is_orthogonalized_exactly_once(void **state)
 }
 
 /* HSDP and DDP: a replica gets the result, it does not compute it again. */
-static void replicas_do_not_orthogonalize_again(void **state)
+TEST(replicas_do_not_orthogonalize_again)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "replicate", 3, "fsdp", 2, NULL);
@@ -113,9 +111,8 @@ static void replicas_do_not_orthogonalize_again(void **state)
 }
 
 /* DeepSpeed#8441: without any sharding the update was not orthogonalized at all. */
-static void without_any_sharding_newton_schulz_runs_too(void **state)
+TEST(without_any_sharding_newton_schulz_runs_too)
 {
-    (void)state;
     for (int nranks = 1; nranks <= 3; nranks++) {
         fleet f;
         fleet_init(&f);
@@ -171,9 +168,8 @@ static int64_t bytes_that_must_move(const fleet *f, const muon_plan *plan)
     return elements * 4;
 }
 
-static void messages_carry_matrices_and_not_one_byte_of_padding(void **state)
+TEST(messages_carry_matrices_and_not_one_byte_of_padding)
 {
-    (void)state;
     /* 4 matrices of one shape on 4 ranks, 3 on 4, 5 on 4, rows that do not divide, more axes. */
     static const struct {
         int replicate, fsdp, count;
@@ -198,9 +194,8 @@ static void messages_carry_matrices_and_not_one_byte_of_padding(void **state)
 }
 
 /* VeOmni#973: on a mesh with a replicated axis every tensor was gathered on every rank. */
-static void a_mesh_with_replicas_does_not_fall_back_to_whole_tensors(void **state)
+TEST(a_mesh_with_replicas_does_not_fall_back_to_whole_tensors)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "replicate", 2, "fsdp", 4, NULL);
@@ -225,9 +220,8 @@ static void a_mesh_with_replicas_does_not_fall_back_to_whole_tensors(void **stat
 
 /* ---- The norm (Megatron#6470: too large by sqrt(3)) */
 
-static void the_norm_counts_each_element_once(void **state)
+TEST(the_norm_counts_each_element_once)
 {
-    (void)state;
     static const struct {
         int replicate, fsdp, ep, tp;
     } cases[] = {{3, 1, 1, 1}, {1, 3, 1, 1}, {1, 1, 3, 1}, {1, 1, 1, 3},
@@ -270,9 +264,8 @@ static void is_gradient(int rank, const muon_comm *comm, void *arg)
 
 /* Megatron#7165: experts have other data-parallel groups than dense tensors, and their gradients got
  * another scale. Here momentum after the first step is the gradient, on whatever mesh. */
-static void gradients_are_not_rescaled_by_the_size_of_any_mesh(void **state)
+TEST(gradients_are_not_rescaled_by_the_size_of_any_mesh)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "dense", "replicate", 2, "fsdp", 2, NULL);
@@ -285,9 +278,8 @@ static void gradients_are_not_rescaled_by_the_size_of_any_mesh(void **state)
 
 /* DeepSpeed#8443: one step of a sum of four micro-batches is nearly that of the whole batch, whatever
  * the order of the sum, and every matrix is orthogonalized once for it, not once for each. */
-static void the_order_of_accumulation_hardly_matters(void **state)
+TEST(the_order_of_accumulation_hardly_matters)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_add(&f, MUONS, "w", NULL, NULL, SHAPE(24, 16));
@@ -313,19 +305,4 @@ static void the_order_of_accumulation_hardly_matters(void **state)
     testlib_assert_error(worst, 4e-4, "forth and back");
     ship_destroy(&forth);
     ship_destroy(&back);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_matrix_is_orthogonalized_exactly_once),
-        cmocka_unit_test(replicas_do_not_orthogonalize_again),
-        cmocka_unit_test(without_any_sharding_newton_schulz_runs_too),
-        cmocka_unit_test(messages_carry_matrices_and_not_one_byte_of_padding),
-        cmocka_unit_test(a_mesh_with_replicas_does_not_fall_back_to_whole_tensors),
-        cmocka_unit_test(the_norm_counts_each_element_once),
-        cmocka_unit_test(gradients_are_not_rescaled_by_the_size_of_any_mesh),
-        cmocka_unit_test(the_order_of_accumulation_hardly_matters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

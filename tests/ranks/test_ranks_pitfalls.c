@@ -7,9 +7,8 @@ enum { STEPS = 3 };
 
 /* ---- Shards that are not equal (dion#74, dion#83, prime-rl#3437) */
 
-static void rows_that_do_not_divide_over_the_ranks(void **state)
+TEST(rows_that_do_not_divide_over_the_ranks)
 {
-    (void)state;
     for (int64_t rows = 9; rows <= 12; rows++) {
         fleet f;
         fleet_init(&f);
@@ -21,9 +20,8 @@ static void rows_that_do_not_divide_over_the_ranks(void **state)
     }
 }
 
-static void empty_shards_in_the_tail(void **state)
+TEST(empty_shards_in_the_tail)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "fsdp", 4, NULL);
@@ -40,9 +38,8 @@ static void empty_shards_in_the_tail(void **state)
     fleet_check(&f, 4, STEPS);
 }
 
-static void fewer_rows_than_ranks(void **state)
+TEST(fewer_rows_than_ranks)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "fsdp", 5, NULL);
@@ -55,9 +52,8 @@ static void fewer_rows_than_ranks(void **state)
 
 /* ---- How many matrices, how many ranks */
 
-static void fewer_matrices_than_ranks(void **state)
+TEST(fewer_matrices_than_ranks)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "fsdp", 6, NULL);
@@ -67,9 +63,8 @@ static void fewer_matrices_than_ranks(void **state)
 }
 
 /* Keller#29: a list whose length divides by the ranks was padded by a whole world of zeros. */
-static void as_many_matrices_as_ranks_and_twice_as_many(void **state)
+TEST(as_many_matrices_as_ranks_and_twice_as_many)
 {
-    (void)state;
     static const char *const names[] = {"a", "b", "c", "d", "e", "g", "h", "i"};
     for (size_t n = 4; n <= 8; n += 4) {
         fleet f;
@@ -84,9 +79,8 @@ static void as_many_matrices_as_ranks_and_twice_as_many(void **state)
 /* ---- Flat partitions */
 
 /* DeepSpeed#8090: the buffer of all tensors is cut into equal parts, in the middle of a row. */
-static void a_parameter_that_crosses_a_flat_partition_boundary(void **state)
+TEST(a_parameter_that_crosses_a_flat_partition_boundary)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_add(&f, MUONS, "first", NULL, NULL, SHAPE(7, 9));
@@ -118,9 +112,8 @@ static void a_parameter_that_crosses_a_flat_partition_boundary(void **state)
 /* ---- Experts */
 
 /* PaddleFleet#1703: expert parallelism that cuts every expert instead of dividing them. */
-static void an_expert_slab_along_the_intermediate_dim(void **state)
+TEST(an_expert_slab_along_the_intermediate_dim)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "ep", 3, NULL);
@@ -130,9 +123,8 @@ static void an_expert_slab_along_the_intermediate_dim(void **state)
     fleet_check(&f, 3, STEPS);
 }
 
-static void whole_experts_on_a_rank_send_nothing(void **state)
+TEST(whole_experts_on_a_rank_send_nothing)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "ep", 4, NULL);
@@ -151,9 +143,8 @@ static void whole_experts_on_a_rank_send_nothing(void **state)
 }
 
 /* 160 experts over 8 x 8 ranks are 2.5 for each; here 10 over 2 x 2. */
-static void uneven_experts_per_rank(void **state)
+TEST(uneven_experts_per_rank)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "ep", 2, "fsdp", 2, NULL);
@@ -166,9 +157,8 @@ static void uneven_experts_per_rank(void **state)
 
 /* ---- Parts that are more than one unit of work, more than one stretch, or a message of their own */
 
-static void large_parts_arrive_whole(void **state)
+TEST(large_parts_arrive_whole)
 {
-    (void)state;
     static const muon_dtype wires[] = {MUON_F32, MUON_BF16};
     for (size_t w = 0; w < COUNT(wires); w++) {
         fleet f;
@@ -188,9 +178,8 @@ static void large_parts_arrive_whole(void **state)
 /* ---- Dtypes */
 
 /* Paddle#79687, VeOmni#973: one message for tensors of different dtypes. */
-static void mixed_dtypes_in_one_group(void **state)
+TEST(mixed_dtypes_in_one_group)
 {
-    (void)state;
     static const muon_dtype wires[] = {MUON_F32, MUON_BF16};
     for (size_t w = 0; w < COUNT(wires); w++) {
         fleet f;
@@ -210,9 +199,8 @@ static void mixed_dtypes_in_one_group(void **state)
 /* ---- Meshes */
 
 /* Block-wise Newton-Schulz makes another optimizer of every tensor-parallel size. */
-static void tensor_parallelism_never_changes_the_result(void **state)
+TEST(tensor_parallelism_never_changes_the_result)
 {
-    (void)state;
     for (int tp = 1; tp <= 5; tp++) {
         fleet f;
         fleet_init(&f);
@@ -227,9 +215,8 @@ static void tensor_parallelism_never_changes_the_result(void **state)
 }
 
 /* A stage of a pipeline with norms only, and a rank that holds nothing of anything. */
-static void a_rank_with_no_muon_matrix(void **state)
+TEST(a_rank_with_no_muon_matrix)
 {
-    (void)state;
     static const int first[] = {0, 1}, second[] = {2};
     fleet f;
     fleet_init(&f);
@@ -247,9 +234,8 @@ static void a_rank_with_no_muon_matrix(void **state)
     fleet_check(&f, 4, STEPS);
 }
 
-static void no_rank_has_a_muon_matrix_and_that_was_asked_for(void **state)
+TEST(no_rank_has_a_muon_matrix_and_that_was_asked_for)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     f.config.allow_no_muon = 1;
@@ -259,9 +245,8 @@ static void no_rank_has_a_muon_matrix_and_that_was_asked_for(void **state)
 }
 
 /* Different meshes, one of which does not have all ranks, in one step. */
-static void several_meshes_at_once(void **state)
+TEST(several_meshes_at_once)
 {
-    (void)state;
     static const int tower[] = {4, 1, 3};
     fleet f;
     fleet_init(&f);
@@ -273,26 +258,4 @@ static void several_meshes_at_once(void **state)
     fleet_add(&f, MUONS, "experts", "batch 1", "0: ep; 1: fsdp", SHAPE(4, 5, 9))->mesh = "experts";
     fleet_add(&f, MUONS, "everywhere", NULL, NULL, SHAPE(6, 6));
     fleet_check(&f, 6, STEPS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_that_do_not_divide_over_the_ranks),
-        cmocka_unit_test(empty_shards_in_the_tail),
-        cmocka_unit_test(fewer_rows_than_ranks),
-        cmocka_unit_test(fewer_matrices_than_ranks),
-        cmocka_unit_test(as_many_matrices_as_ranks_and_twice_as_many),
-        cmocka_unit_test(a_parameter_that_crosses_a_flat_partition_boundary),
-        cmocka_unit_test(an_expert_slab_along_the_intermediate_dim),
-        cmocka_unit_test(whole_experts_on_a_rank_send_nothing),
-        cmocka_unit_test(uneven_experts_per_rank),
-        cmocka_unit_test(large_parts_arrive_whole),
-        cmocka_unit_test(mixed_dtypes_in_one_group),
-        cmocka_unit_test(tensor_parallelism_never_changes_the_result),
-        cmocka_unit_test(a_rank_with_no_muon_matrix),
-        cmocka_unit_test(no_rank_has_a_muon_matrix_and_that_was_asked_for),
-        cmocka_unit_test(several_meshes_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

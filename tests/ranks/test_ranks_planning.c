@@ -49,9 +49,8 @@ static double factor_of(muon_lr_mode mode, double rows, double cols)
     return 1;
 }
 
-static void the_lr_factor_is_of_the_matrix_not_of_shard_or_fused_tensor(void **state)
+TEST(the_lr_factor_is_of_the_matrix_not_of_shard_or_fused_tensor)
 {
-    (void)state;
     for (muon_lr_mode mode = MUON_LR_RMS_NORM; mode <= MUON_LR_NONE; mode++) {
         for (int tp = 1; tp <= 3; tp++) {
             fleet f;
@@ -102,9 +101,8 @@ static void check_matrix(ship *whole, const muon_plan *plan, size_t index)
                          (double)(-rate * o[i * m.cols + j]));
 }
 
-static void transposition_and_norm_are_of_the_matrix_itself(void **state)
+TEST(transposition_and_norm_are_of_the_matrix_itself)
 {
-    (void)state;
     fleet f;
     lay_out_shapes(&f, 2, 2);
     f.blank = 1;
@@ -123,9 +121,8 @@ static void transposition_and_norm_are_of_the_matrix_itself(void **state)
 
 /* xtuner#2069: buffers sized by the global number of experts, or by the local one where the global was
  * meant. */
-static void shards_and_state_have_local_sizes(void **state)
+TEST(shards_and_state_have_local_sizes)
 {
-    (void)state;
     enum { EXPERTS = 6, ROWS = 10, COLS = 8, EP = 3, FSDP = 2 };
     fleet f;
     fleet_init(&f);
@@ -149,9 +146,8 @@ static void shards_and_state_have_local_sizes(void **state)
     muon_plan_destroy(plan);
 }
 
-static void a_hundred_and_sixty_experts_over_8_by_8_ranks(void **state)
+TEST(a_hundred_and_sixty_experts_over_8_by_8_ranks)
 {
-    (void)state;
     static const char *const declared[] = {"batch 1", "rows / 160"};
     for (size_t k = 0; k < COUNT(declared); k++) {
         fleet f;
@@ -232,9 +228,8 @@ static void make_mix(mix_model *m, const mix *x)
     }
 }
 
-static void work_is_shared_evenly_on_mixes_of_qkv_and_mlp(void **state)
+TEST(work_is_shared_evenly_on_mixes_of_qkv_and_mlp)
 {
-    (void)state;
     static const mix mixes[] = {
         {"llama 8B", 4096, 4096, 1024, 14336, 0},
         {"llama 8B, fused", 4096, 4096, 1024, 14336, 1},
@@ -300,9 +295,8 @@ static void check_rules(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void nothing_is_silently_routed_to_adamw(void **state)
+TEST(nothing_is_silently_routed_to_adamw)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "fsdp", 5, NULL);
@@ -316,17 +310,4 @@ static void nothing_is_silently_routed_to_adamw(void **state)
     assert_fails(fleet_plan(&plan, &f, 5), MUON_E_SHAPE, "norm");
     f.params[3].group = MUON_AUTO;
     assert_fails(fleet_plan(&plan, &f, 5), MUON_E_ARG, "norm");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_lr_factor_is_of_the_matrix_not_of_shard_or_fused_tensor),
-        cmocka_unit_test(transposition_and_norm_are_of_the_matrix_itself),
-        cmocka_unit_test(shards_and_state_have_local_sizes),
-        cmocka_unit_test(a_hundred_and_sixty_experts_over_8_by_8_ranks),
-        cmocka_unit_test(work_is_shared_evenly_on_mixes_of_qkv_and_mlp),
-        cmocka_unit_test(nothing_is_silently_routed_to_adamw),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

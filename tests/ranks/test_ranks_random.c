@@ -195,9 +195,8 @@ static void report(random_case *c, const char *found)
 
 static random_case the_case;
 
-static void any_layout_gives_the_bits_of_one_process(void **state)
+TEST(any_layout_gives_the_bits_of_one_process)
 {
-    (void)state;
     for (int i = 0; i < ncases; i++) {
         random_case_draw(&the_case, first_seed + (uint64_t)i, 0);
         const char *wrong = run_case(&the_case);
@@ -262,9 +261,8 @@ static size_t count(const fleet *f, int of_ranges)
     return n;
 }
 
-static void cases_have_everything(void **state)
+TEST(cases_have_everything)
 {
-    (void)state;
     enum { CASES = 1000 };
 #define FEATURE_NAME(name, has, least)  name,
 #define FEATURE_LEAST(name, has, least) least,
@@ -312,9 +310,8 @@ static void change_nothing(random_whole *whole)
     (void)whole;
 }
 
-static void a_difference_of_one_bit_is_found(void **state)
+TEST(a_difference_of_one_bit_is_found)
 {
-    (void)state;
     static const struct change {
         void (*make)(random_whole *whole);
         const char *text;
@@ -349,10 +346,5 @@ int main(int argc, char **argv)
     if (getenv("MUON_TEST_QUICK")) ncases = 20;
     if (argc > 1) ncases = atoi(argv[1]);
     if (argc > 2) first_seed = strtoull(argv[2], NULL, 10);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cases_have_everything),
-        cmocka_unit_test(a_difference_of_one_bit_is_found),
-        cmocka_unit_test(any_layout_gives_the_bits_of_one_process),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return testlib_run();
 }

@@ -182,41 +182,26 @@ static void run_breakages(kind of, const int64_t *calls, size_t ncalls)
     if (happened < all.n / 2) fail_msg("only %zu of %zu cases happened", happened, all.n);
 }
 
-static void a_transport_that_cannot_open(void **state)
+TEST(a_transport_that_cannot_open)
 {
-    (void)state;
     static const int64_t calls[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14};
     run_breakages(OPEN, calls, COUNT(calls));
 }
 
-static void a_transport_that_cannot_start(void **state)
+TEST(a_transport_that_cannot_start)
 {
-    (void)state;
     static const int64_t calls[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20, 24};
     run_breakages(START, calls, COUNT(calls));
 }
 
-static void a_transport_that_fails_while_it_waits(void **state)
+TEST(a_transport_that_fails_while_it_waits)
 {
-    (void)state;
     static const int64_t calls[] = {1, 2, 3, 5, 8, 13, 21, 34};
     run_breakages(TEST, calls, COUNT(calls));
 }
 
-static void a_transport_that_does_not_deliver_any_more(void **state)
+TEST(a_transport_that_does_not_deliver_any_more)
 {
-    (void)state;
     static const int64_t calls[] = {1, 2, 4, 8, 16, 32};
     run_breakages(DEAD, calls, COUNT(calls));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_transport_that_cannot_open),
-        cmocka_unit_test(a_transport_that_cannot_start),
-        cmocka_unit_test(a_transport_that_fails_while_it_waits),
-        cmocka_unit_test(a_transport_that_does_not_deliver_any_more),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
