@@ -24,12 +24,11 @@
 
 static char case_root[256];
 
-static inline int case_setup(void **state)
+static inline void case_setup(void)
 {
-    (void)state;
     const char *base = getenv("TMPDIR");
     snprintf(case_root, sizeof case_root, "%s/muon-test-XXXXXX", base ? base : "/tmp");
-    return mkdtemp(case_root) ? 0 : -1;
+    assert_non_null(mkdtemp(case_root));
 }
 
 static inline void case_remove_at(int where, const char *name)
@@ -49,11 +48,9 @@ static inline void case_remove(const char *path)
     case_remove_at(AT_FDCWD, path);
 }
 
-static inline int case_teardown(void **state)
+static inline void case_teardown(void)
 {
-    (void)state;
     case_remove(case_root);
-    return 0;
 }
 
 /* A path below the root; valid until the next call but seven. */

@@ -56,23 +56,20 @@ static inline void remove_all(const char *path)
 }
 
 /* In memory if there is such a place: thousands of small saves wear out nobody's patience there. */
-static inline int scratch_setup(void **state)
+static inline void scratch_setup(void)
 {
-    (void)state;
     const char *bases[] = {getenv("TMPDIR"), "/dev/shm", "/tmp"};
     for (size_t i = 0; i < COUNT(bases); i++) {
         if (!bases[i]) continue;
         snprintf(scratch, sizeof scratch, "%s/muon-test-XXXXXX", bases[i]);
-        if (mkdtemp(scratch)) return 0;
+        if (mkdtemp(scratch)) return;
     }
-    return -1;
+    fail_msg("no directory for files");
 }
 
-static inline int scratch_teardown(void **state)
+static inline void scratch_teardown(void)
 {
-    (void)state;
     remove_all(scratch);
-    return 0;
 }
 
 static inline int exists(const char *path)
@@ -224,14 +221,12 @@ static inline const char *latest_of(const char *root)
 static const char *root;
 
 /* Each test has a root of its own, which does not exist yet. */
-static inline int root_setup(void **state)
+static inline void root_setup(void)
 {
-    (void)state;
     static char path[300];
     static int number;
     snprintf(path, sizeof path, "%s", in_scratch("root%d", number++));
     root = path;
-    return 0;
 }
 
 #endif

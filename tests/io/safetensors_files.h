@@ -15,12 +15,11 @@
 
 static char scratch_dir[256];
 
-static inline int scratch_setup(void **state)
+static inline void scratch_setup(void)
 {
-    (void)state;
     const char *base = getenv("TMPDIR");
     snprintf(scratch_dir, sizeof scratch_dir, "%s/muon-test-XXXXXX", base ? base : "/tmp");
-    return mkdtemp(scratch_dir) ? 0 : -1;
+    assert_non_null(mkdtemp(scratch_dir));
 }
 
 /* How many files there are besides `known`; removes them all if asked to. */
@@ -40,11 +39,10 @@ static inline int scratch_others(const char *known, int remove_them)
     return others;
 }
 
-static inline int scratch_teardown(void **state)
+static inline void scratch_teardown(void)
 {
-    (void)state;
     scratch_others(NULL, 1);
-    return rmdir(scratch_dir);
+    assert_int_equal(rmdir(scratch_dir), 0);
 }
 
 /* Valid until the next call but three. */

@@ -8,9 +8,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
-static void all_goes_well_if_nothing_goes_wrong(void **state)
+TEST(all_goes_well_if_nothing_goes_wrong)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(scenarios); i++) {
         prepare(&scenarios[i]);
         calls_count();
@@ -25,9 +24,8 @@ static void all_goes_well_if_nothing_goes_wrong(void **state)
     }
 }
 
-static void dead_before_any_call_there_is_the_old_or_the_new(void **state)
+TEST(dead_before_any_call_there_is_the_old_or_the_new)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(scenarios); i++) {
         int with_old = 0;
         int with_new = 0;
@@ -72,9 +70,8 @@ static void save_until_killed(int64_t first, int64_t by, _Atomic int64_t *done)
     }
 }
 
-static void killed_at_any_moment_what_was_complete_is_there(void **state)
+TEST(killed_at_any_moment_what_was_complete_is_there)
 {
-    (void)state;
     scenario none = {.what = "killed"};
     prepare(&none);
     testlib_seed(11);
@@ -110,9 +107,8 @@ static void killed_at_any_moment_what_was_complete_is_there(void **state)
     munmap(done, sizeof *done);
 }
 
-static void two_processes_with_steps_of_their_own_do_not_disturb_each_other(void **state)
+TEST(two_processes_with_steps_of_their_own_do_not_disturb_each_other)
 {
-    (void)state;
     scenario none = {.what = "two processes"};
     prepare(&none);
     enum { STEPS = 40 };
@@ -142,9 +138,8 @@ static void two_processes_with_steps_of_their_own_do_not_disturb_each_other(void
 
 /* Of four processes that exchange the same step all the time, each succeeds or hears that another one
  * is saving it; and nothing else is left. */
-static void processes_that_replace_the_same_step_leave_one(void **state)
+TEST(processes_that_replace_the_same_step_leave_one)
 {
-    (void)state;
     enum { PROCESSES = 4, SAVES = 60 };
     scenario none = {.what = "replacing"};
     prepare(&none);
@@ -171,14 +166,4 @@ static void processes_that_replace_the_same_step_leave_one(void **state)
     assert_string_equal(names_in(root), "latest step-00000001");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_goes_well_if_nothing_goes_wrong),
-        cmocka_unit_test(dead_before_any_call_there_is_the_old_or_the_new),
-        cmocka_unit_test(killed_at_any_moment_what_was_complete_is_there),
-        cmocka_unit_test(processes_that_replace_the_same_step_leave_one),
-        cmocka_unit_test(two_processes_with_steps_of_their_own_do_not_disturb_each_other),
-    };
-    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
-}
+AROUND_ALL(scratch_setup, scratch_teardown)

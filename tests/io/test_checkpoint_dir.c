@@ -13,9 +13,8 @@ static void assert_root(const char *want)
 
 /* ---- Saving */
 
-static void a_save_makes_the_root_and_leaves_only_the_checkpoint(void **state)
+TEST(a_save_makes_the_root_and_leaves_only_the_checkpoint)
 {
-    (void)state;
     assert_ok(save(root, 7, 'a', 0, 0));
     assert_root("latest step-00000007");
     assert_string_equal(names_in(in_scratch("%s/step-00000007", strrchr(root, '/') + 1)),
@@ -28,26 +27,23 @@ static void a_save_makes_the_root_and_leaves_only_the_checkpoint(void **state)
     assert_string_equal(steps_in(root), "7 12");
 }
 
-static void only_the_last_component_of_a_root_is_made(void **state)
+TEST(only_the_last_component_of_a_root_is_made)
 {
-    (void)state;
     const char *deep = in_scratch("nowhere/root");
     assert_fails(save(deep, 1, 'a', 0, 0), MUON_E_IO, "nowhere/root: cannot be made: No such file");
     put_bytes(root, "x", 1);
     assert_fails(save(root, 1, 'a', 0, 0), MUON_E_IO, "Not a directory");
 }
 
-static void a_step_below_zero_is_an_error(void **state)
+TEST(a_step_below_zero_is_an_error)
 {
-    (void)state;
     checkpoint_dir *dir;
     assert_fails(muon__checkpoint_begin(&dir, root, -1, 0), MUON_E_ARG, "step -1");
     assert_false(exists(root));
 }
 
-static void while_it_is_written_it_is_not_found(void **state)
+TEST(while_it_is_written_it_is_not_found)
 {
-    (void)state;
     checkpoint_dir *dir;
     assert_ok(muon__checkpoint_begin(&dir, root, 7, 0));
     assert_ok(muon__checkpoint_add(dir, "large", 5));
@@ -60,9 +56,8 @@ static void while_it_is_written_it_is_not_found(void **state)
     assert_root("");
 }
 
-static void an_abort_removes_everything_and_keeps_the_message(void **state)
+TEST(an_abort_removes_everything_and_keeps_the_message)
 {
-    (void)state;
     assert_ok(save(root, 1, 'a', 0, 0));
     checkpoint_dir *dir;
     int before = open_files();
@@ -76,9 +71,8 @@ static void an_abort_removes_everything_and_keeps_the_message(void **state)
     muon__checkpoint_abort(NULL);
 }
 
-static void one_that_exists_stays_unless_it_is_to_be_replaced(void **state)
+TEST(one_that_exists_stays_unless_it_is_to_be_replaced)
 {
-    (void)state;
     assert_ok(save(root, 7, 'a', 0, 0));
     assert_fails(save(root, 7, 'b', 0, 0), MUON_E_IO, "step-00000007: exists already");
     assert_int_equal(content_of(root, 7), 'a');
@@ -92,9 +86,8 @@ static void one_that_exists_stays_unless_it_is_to_be_replaced(void **state)
     assert_root("latest step-00000007 step-00000008");
 }
 
-static void one_that_appears_meanwhile_is_not_overwritten(void **state)
+TEST(one_that_appears_meanwhile_is_not_overwritten)
 {
-    (void)state;
     checkpoint_dir *dir;
     assert_ok(muon__checkpoint_begin(&dir, root, 7, 0));
     const char *name = strrchr(root, '/') + 1;
@@ -106,9 +99,8 @@ static void one_that_appears_meanwhile_is_not_overwritten(void **state)
     assert_true(exists(in_scratch("%s/step-00000007/precious", name)));
 }
 
-static void what_is_no_directory_is_not_replaced(void **state)
+TEST(what_is_no_directory_is_not_replaced)
 {
-    (void)state;
     assert_int_equal(mkdir(root, 0777), 0);
     put_bytes(in_scratch("%s/step-00000007", strrchr(root, '/') + 1), "x", 1);
     assert_fails(save(root, 7, 'a', 0, 1), MUON_E_IO, "step-00000007: is not a directory");
@@ -116,9 +108,8 @@ static void what_is_no_directory_is_not_replaced(void **state)
     assert_root("step-00000007");
 }
 
-static void files_have_their_size_and_a_good_name(void **state)
+TEST(files_have_their_size_and_a_good_name)
 {
-    (void)state;
     checkpoint_dir *dir;
     assert_ok(muon__checkpoint_begin(&dir, root, 7, 0));
     assert_ok(muon__checkpoint_add(dir, "a", 123456));
@@ -144,9 +135,8 @@ static void files_have_their_size_and_a_good_name(void **state)
     assert_root("");
 }
 
-static void a_marker_that_does_not_fit_its_files_is_not_committed(void **state)
+TEST(a_marker_that_does_not_fit_its_files_is_not_committed)
 {
-    (void)state;
     assert_ok(save(root, 1, 'a', 0, 0));
     char name[] = "a";
     char slash[] = "a/b";
@@ -171,9 +161,8 @@ static void a_marker_that_does_not_fit_its_files_is_not_committed(void **state)
     }
 }
 
-static void what_is_no_link_is_not_made_latest(void **state)
+TEST(what_is_no_link_is_not_made_latest)
 {
-    (void)state;
     const char *name = strrchr(root, '/') + 1;
     assert_int_equal(mkdir(root, 0777), 0);
     assert_int_equal(mkdir(in_scratch("%s/latest", name), 0777), 0);
@@ -185,9 +174,8 @@ static void what_is_no_link_is_not_made_latest(void **state)
 
 /* ---- Keeping */
 
-static void the_oldest_go_until_so_many_are_left(void **state)
+TEST(the_oldest_go_until_so_many_are_left)
 {
-    (void)state;
     static const struct {
         int64_t before[4];
         int nbefore;
@@ -236,9 +224,8 @@ static void the_oldest_go_until_so_many_are_left(void **state)
     }
 }
 
-static void damaged_ones_do_not_count_and_stay(void **state)
+TEST(damaged_ones_do_not_count_and_stay)
 {
-    (void)state;
     const char *name = strrchr(root, '/') + 1;
     for (int64_t step = 1; step <= 3; step++)
         assert_ok(save(root, step, 'a', 0, 0));
@@ -248,9 +235,8 @@ static void damaged_ones_do_not_count_and_stay(void **state)
     assert_root("latest step-00000002 step-00000003 step-00000004");
 }
 
-static void what_users_put_into_an_old_one_goes_with_it(void **state)
+TEST(what_users_put_into_an_old_one_goes_with_it)
 {
-    (void)state;
     const char *name = strrchr(root, '/') + 1;
     assert_ok(save(root, 1, 'a', 0, 0));
     assert_int_equal(mkdir(in_scratch("%s/step-00000001/notes", name), 0777), 0);
@@ -272,9 +258,8 @@ static void make_leftover(const char *kind)
     put_bytes(in_scratch("%s/%s/large", name, kind), "x", 1);
 }
 
-static void leftovers_go_and_what_others_own_stays(void **state)
+TEST(leftovers_go_and_what_others_own_stays)
 {
-    (void)state;
     const char *name = strrchr(root, '/') + 1;
     assert_ok(save(root, 1, 'a', 0, 0));
     static const char *const ours[] = {".saving-step-00000002", ".saving-step-00000003",
@@ -295,9 +280,8 @@ static void leftovers_go_and_what_others_own_stays(void **state)
                  ".saving-step-00000004: cannot be opened: Not a directory");
 }
 
-static void a_link_called_like_a_leftover_leads_nowhere(void **state)
+TEST(a_link_called_like_a_leftover_leads_nowhere)
 {
-    (void)state;
     const char *name = strrchr(root, '/') + 1;
     assert_ok(save(root, 1, 'a', 0, 0));
     assert_int_equal(symlink("step-00000001", in_scratch("%s/.saving-step-00000002", name)), 0);
@@ -334,9 +318,8 @@ static pid_t start_other(void)
     return other;
 }
 
-static void only_one_process_saves_a_step(void **state)
+TEST(only_one_process_saves_a_step)
 {
-    (void)state;
     assert_ok(save(root, 1, 'a', 0, 0));
     pid_t other = start_other();
     int before = open_files();
@@ -353,9 +336,8 @@ static void only_one_process_saves_a_step(void **state)
     assert_int_equal(content_of(root, 7), 'd');
 }
 
-static void two_saves_of_one_step_in_one_process_are_refused(void **state)
+TEST(two_saves_of_one_step_in_one_process_are_refused)
 {
-    (void)state;
     checkpoint_dir *dir;
     checkpoint_dir *again;
     assert_ok(muon__checkpoint_begin(&dir, root, 7, 0));
@@ -366,9 +348,8 @@ static void two_saves_of_one_step_in_one_process_are_refused(void **state)
     assert_root("latest step-00000007");
 }
 
-static void a_root_that_is_moved_meanwhile_gets_its_checkpoint(void **state)
+TEST(a_root_that_is_moved_meanwhile_gets_its_checkpoint)
 {
-    (void)state;
     checkpoint_dir *dir;
     assert_ok(muon__checkpoint_begin(&dir, root, 7, 0));
     assert_ok(muon__checkpoint_put(dir, "a", "12345", 5));
@@ -383,9 +364,8 @@ static void a_root_that_is_moved_meanwhile_gets_its_checkpoint(void **state)
     assert_false(exists(root));
 }
 
-static void failing_allocations_leave_nothing(void **state)
+TEST(failing_allocations_leave_nothing)
 {
-    (void)state;
     assert_ok(save(root, 1, 'a', 0, 0));
     int before = open_files();
     int complete = 0;
@@ -410,31 +390,5 @@ static void failing_allocations_leave_nothing(void **state)
     assert_true(none >= 4 && complete >= 4);
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, root_setup)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_save_makes_the_root_and_leaves_only_the_checkpoint),
-        TEST(only_the_last_component_of_a_root_is_made),
-        TEST(a_step_below_zero_is_an_error),
-        TEST(while_it_is_written_it_is_not_found),
-        TEST(an_abort_removes_everything_and_keeps_the_message),
-        TEST(one_that_exists_stays_unless_it_is_to_be_replaced),
-        TEST(one_that_appears_meanwhile_is_not_overwritten),
-        TEST(what_is_no_directory_is_not_replaced),
-        TEST(files_have_their_size_and_a_good_name),
-        TEST(a_marker_that_does_not_fit_its_files_is_not_committed),
-        TEST(what_is_no_link_is_not_made_latest),
-        TEST(the_oldest_go_until_so_many_are_left),
-        TEST(damaged_ones_do_not_count_and_stay),
-        TEST(what_users_put_into_an_old_one_goes_with_it),
-        TEST(leftovers_go_and_what_others_own_stays),
-        TEST(a_link_called_like_a_leftover_leads_nowhere),
-        TEST(only_one_process_saves_a_step),
-        TEST(two_saves_of_one_step_in_one_process_are_refused),
-        TEST(a_root_that_is_moved_meanwhile_gets_its_checkpoint),
-        TEST(failing_allocations_leave_nothing),
-    };
-    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
-}
+AROUND_ALL(scratch_setup, scratch_teardown)
+AROUND_EACH(root_setup, NULL)

@@ -35,9 +35,8 @@ static void check_failure(const scenario *s, long k, int error)
     check_next(s, call, k);
 }
 
-static void whatever_call_fails_the_message_is_true_and_nothing_is_lost(void **state)
+TEST(whatever_call_fails_the_message_is_true_and_nothing_is_lost)
 {
-    (void)state;
     static const int errors[] = {EIO, ENOSPC};
     for (size_t i = 0; i < COUNT(scenarios); i++) {
         prepare(&scenarios[i]);
@@ -49,9 +48,8 @@ static void whatever_call_fails_the_message_is_true_and_nothing_is_lost(void **s
     }
 }
 
-static void a_full_disk_is_named_with_file_and_bytes(void **state)
+TEST(a_full_disk_is_named_with_file_and_bytes)
 {
-    (void)state;
     const scenario *s = &scenarios[1];
     static const struct {
         const char *call, *message;
@@ -74,9 +72,8 @@ static void a_full_disk_is_named_with_file_and_bytes(void **state)
     }
 }
 
-static void writes_that_take_one_byte_are_continued(void **state)
+TEST(writes_that_take_one_byte_are_continued)
 {
-    (void)state;
     prepare(&scenarios[1]);
     calls_write_bytes(1);
     muon_status status = run(&scenarios[1]);
@@ -86,9 +83,8 @@ static void writes_that_take_one_byte_are_continued(void **state)
     assert_true(check_root(&scenarios[1], "short", 0));
 }
 
-static void calls_that_are_interrupted_are_repeated(void **state)
+TEST(calls_that_are_interrupted_are_repeated)
 {
-    (void)state;
     const scenario *s = &scenarios[1];
     prepare(s);
     calls_count();
@@ -122,9 +118,8 @@ static muon_status run_without(const scenario *s, const char *call, int error)
     return status;
 }
 
-static void a_file_system_may_lack_room_directory_syncs_and_links(void **state)
+TEST(a_file_system_may_lack_room_directory_syncs_and_links)
 {
-    (void)state;
     const scenario *s = &scenarios[4];
     assert_ok(run_without(s, "fallocate", EOPNOTSUPP));
     assert_string_equal(steps_in(root), s->after);
@@ -140,9 +135,8 @@ static void a_file_system_may_lack_room_directory_syncs_and_links(void **state)
     assert_false(has_hidden());
 }
 
-static void without_exchange_nothing_is_replaced(void **state)
+TEST(without_exchange_nothing_is_replaced)
 {
-    (void)state;
     static const int errors[] = {EINVAL, ENOSYS};
     for (size_t i = 0; i < COUNT(errors); i++) {
         assert_fails(run_without(&scenarios[5], "renameat2", errors[i]), MUON_E_IO,
@@ -152,9 +146,8 @@ static void without_exchange_nothing_is_replaced(void **state)
     }
 }
 
-static void without_locks_only_a_leftover_of_the_same_step_is_in_the_way(void **state)
+TEST(without_locks_only_a_leftover_of_the_same_step_is_in_the_way)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(scenarios); i++) {
         const scenario *s = &scenarios[i];
         muon_status status = run_without(s, "flock", ENOSYS);
@@ -202,9 +195,8 @@ static muon_status run_while(const char *call, int k, void (*other)(void))
     return status;
 }
 
-static void what_its_owner_completes_is_not_cleaned_away(void **state)
+TEST(what_its_owner_completes_is_not_cleaned_away)
 {
-    (void)state;
     prepare(&scenarios[1]);
     assert_int_equal(
         rename(in_scratch("root/step-00000002"), in_scratch("root/.saving-step-00000002")), 0);
@@ -216,9 +208,8 @@ static void what_its_owner_completes_is_not_cleaned_away(void **state)
     assert_string_equal(steps_in(root), "1 2 3");
 }
 
-static void what_others_remove_first_is_no_failure(void **state)
+TEST(what_others_remove_first_is_no_failure)
 {
-    (void)state;
     prepare(&scenarios[1]);
     assert_ok(run_while("symlinkat", 1, remove_step_1));
     assert_string_equal(names_in(root), "latest step-00000003");
@@ -228,9 +219,8 @@ static void what_others_remove_first_is_no_failure(void **state)
     assert_string_equal(latest_of(root), "step-00000002");
 }
 
-static void a_new_directory_that_others_clean_away_is_made_again(void **state)
+TEST(a_new_directory_that_others_clean_away_is_made_again)
 {
-    (void)state;
     prepare(&scenarios[1]);
     assert_ok(run_while("flock", 1, clean_step_3));
     assert_string_equal(names_in(root), "latest step-00000003");
@@ -271,9 +261,8 @@ static void assert_all_synced(const file_call *calls, size_t from, size_t to, co
     assert_true(found > 0);
 }
 
-static void each_thing_is_on_the_disk_before_the_next_depends_on_it(void **state)
+TEST(each_thing_is_on_the_disk_before_the_next_depends_on_it)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(scenarios); i++) {
         const scenario *s = &scenarios[i];
         prepare(s);
@@ -328,9 +317,8 @@ static struct rlimit allow_files(int more)
     return before;
 }
 
-static void without_descriptors_nothing_is_left(void **state)
+TEST(without_descriptors_nothing_is_left)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(scenarios); i++) {
         int failed = 0, done = 0;
         for (int more = 0; !done; more++) {
@@ -355,21 +343,4 @@ static void without_descriptors_nothing_is_left(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whatever_call_fails_the_message_is_true_and_nothing_is_lost),
-        cmocka_unit_test(without_descriptors_nothing_is_left),
-        cmocka_unit_test(a_full_disk_is_named_with_file_and_bytes),
-        cmocka_unit_test(writes_that_take_one_byte_are_continued),
-        cmocka_unit_test(calls_that_are_interrupted_are_repeated),
-        cmocka_unit_test(a_file_system_may_lack_room_directory_syncs_and_links),
-        cmocka_unit_test(without_exchange_nothing_is_replaced),
-        cmocka_unit_test(without_locks_only_a_leftover_of_the_same_step_is_in_the_way),
-        cmocka_unit_test(what_its_owner_completes_is_not_cleaned_away),
-        cmocka_unit_test(what_others_remove_first_is_no_failure),
-        cmocka_unit_test(a_new_directory_that_others_clean_away_is_made_again),
-        cmocka_unit_test(each_thing_is_on_the_disk_before_the_next_depends_on_it),
-    };
-    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
-}
+AROUND_ALL(scratch_setup, scratch_teardown)

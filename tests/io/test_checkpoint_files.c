@@ -31,9 +31,8 @@ static checkpoint_files *create_ok(const muon_checkpoint_tensor *tensors, size_t
 
 /* ---- Which file */
 
-static void files_are_filled_in_order_until_the_next_tensor_does_not_fit(void **state)
+TEST(files_are_filled_in_order_until_the_next_tensor_does_not_fit)
 {
-    (void)state;
     static const struct {
         int64_t file_bytes;
         const char *files; /* of the five tensors, in the order given */
@@ -69,9 +68,8 @@ static void files_are_filled_in_order_until_the_next_tensor_does_not_fit(void **
     }
 }
 
-static void there_is_a_file_even_without_tensors_and_without_state_the_model_is_first(void **state)
+TEST(there_is_a_file_even_without_tensors_and_without_state_the_model_is_first)
 {
-    (void)state;
     checkpoint_files *files = create_ok(NULL, 0, 1);
     assert_int_equal(files->nfiles, 1);
     assert_string_equal(files->files[0].name, "optimizer.safetensors");
@@ -88,9 +86,8 @@ static void there_is_a_file_even_without_tensors_and_without_state_the_model_is_
     muon__files_destroy(files);
 }
 
-static void empty_tensors_need_no_room(void **state)
+TEST(empty_tensors_need_no_room)
 {
-    (void)state;
     muon_checkpoint_tensor tensors[4] = {mixed[0], mixed[0], mixed[0], mixed[0]};
     static const char *const names[] = {"none", "large", "none too", "small"};
     static const int64_t rows[] = {0, 1000, 0, 1};
@@ -150,9 +147,8 @@ static void check_head(const checkpoint_files *files, size_t file, const uint32_
     free(head);
 }
 
-static void heads_have_their_size_whatever_the_checksums_are(void **state)
+TEST(heads_have_their_size_whatever_the_checksums_are)
 {
-    (void)state;
     static const uint32_t sums[][COUNT(mixed)] = {
         {0}, {1, 0xff, 0x100, 0xffffffff, 0x1a2b3c4d}, {~0u, ~0u, ~0u, ~0u, ~0u}};
     static const int64_t sizes[] = {1, 200, 507, 508};
@@ -165,9 +161,8 @@ static void heads_have_their_size_whatever_the_checksums_are(void **state)
     }
 }
 
-static void the_same_input_gives_the_same_head(void **state)
+TEST(the_same_input_gives_the_same_head)
 {
-    (void)state;
     /* "note" is escaped here as any JSON text, and wider tensors come first. */
     static const char want[] =
         "{\"__metadata__\":{\"format\":\"pt\",\"muon.step\":\"7\",\"note\":\"a \\\"b\\\" "
@@ -186,9 +181,8 @@ static void the_same_input_gives_the_same_head(void **state)
 
 /* ---- Indices */
 
-static void several_files_have_an_index_of_their_tensors_and_one_has_none(void **state)
+TEST(several_files_have_an_index_of_their_tensors_and_one_has_none)
 {
-    (void)state;
     checkpoint_files *files = create_ok(mixed, COUNT(mixed), 507);
     char *name = NULL, *text = NULL;
     size_t bytes = 0;
@@ -222,9 +216,8 @@ static void several_files_have_an_index_of_their_tensors_and_one_has_none(void *
         .name = (its_name), .dtype = (its_dtype), .ndim = (its_ndim), .shape = { __VA_ARGS__ }     \
     }
 
-static void wrong_tensors_are_refused_by_name(void **state)
+TEST(wrong_tensors_are_refused_by_name)
 {
-    (void)state;
     static const struct {
         muon_checkpoint_tensor tensor;
         muon_status status;
@@ -252,9 +245,8 @@ static void wrong_tensors_are_refused_by_name(void **state)
     }
 }
 
-static void wrong_metadata_and_arguments_are_refused(void **state)
+TEST(wrong_metadata_and_arguments_are_refused)
 {
-    (void)state;
     static const struct {
         muon_st_entry metadata[2];
         size_t count;
@@ -283,9 +275,8 @@ static void wrong_metadata_and_arguments_are_refused(void **state)
     muon__files_destroy(NULL);
 }
 
-static void a_file_that_no_number_can_measure_is_refused(void **state)
+TEST(a_file_that_no_number_can_measure_is_refused)
 {
-    (void)state;
     /* 2^60 - 1 bytes each, the most that have a number of bits; eight leave 8 bytes up to 2^63, which
      * are not enough for a head. */
     muon_checkpoint_tensor tensors[8];
@@ -305,9 +296,8 @@ static void a_file_that_no_number_can_measure_is_refused(void **state)
     assert_null(files);
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     int64_t needed = 0;
     for (int64_t k = 0;; k++) {
         checkpoint_files *files = NULL;
@@ -331,21 +321,4 @@ static void every_allocation_may_fail(void **state)
         assert_int_equal(status, MUON_E_NOMEM);
     }
     assert_true(needed > 30);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_are_filled_in_order_until_the_next_tensor_does_not_fit),
-        cmocka_unit_test(there_is_a_file_even_without_tensors_and_without_state_the_model_is_first),
-        cmocka_unit_test(empty_tensors_need_no_room),
-        cmocka_unit_test(heads_have_their_size_whatever_the_checksums_are),
-        cmocka_unit_test(the_same_input_gives_the_same_head),
-        cmocka_unit_test(several_files_have_an_index_of_their_tensors_and_one_has_none),
-        cmocka_unit_test(wrong_tensors_are_refused_by_name),
-        cmocka_unit_test(wrong_metadata_and_arguments_are_refused),
-        cmocka_unit_test(a_file_that_no_number_can_measure_is_refused),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

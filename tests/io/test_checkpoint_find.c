@@ -1,9 +1,8 @@
 /* Which names are those of checkpoints, which of them are complete, and which one a path means. */
 #include "tests/io/checkpoint_roots.h"
 
-static void only_names_that_we_write_have_a_step(void **state)
+TEST(only_names_that_we_write_have_a_step)
 {
-    (void)state;
     assert_string_equal(muon__checkpoint_name(0).text, "step-00000000");
     assert_string_equal(muon__checkpoint_name(1000).text, "step-00001000");
     assert_string_equal(muon__checkpoint_name(INT64_MAX).text, "step-9223372036854775807");
@@ -43,9 +42,8 @@ static void only_names_that_we_write_have_a_step(void **state)
     }
 }
 
-static void only_what_looks_complete_is_listed(void **state)
+TEST(only_what_looks_complete_is_listed)
 {
-    (void)state;
     const char *name = strrchr(root, '/') + 1;
     int64_t *steps = NULL;
     size_t nsteps = 0;
@@ -71,9 +69,8 @@ static void only_what_looks_complete_is_listed(void **state)
     assert_string_equal(steps_in(root), "9 20 300 100000000");
 }
 
-static void a_path_is_a_checkpoint_or_a_root(void **state)
+TEST(a_path_is_a_checkpoint_or_a_root)
 {
-    (void)state;
     const char *name = strrchr(root, '/') + 1;
     assert_ok(save(root, 5, 'a', 0, 0));
     assert_ok(save(root, 12, 'b', 0, 0));
@@ -129,14 +126,5 @@ static void a_path_is_a_checkpoint_or_a_root(void **state)
     assert_string_equal(steps_in(in_scratch("%s/inner", name)), "1");
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, root_setup)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(only_names_that_we_write_have_a_step),
-        TEST(only_what_looks_complete_is_listed),
-        TEST(a_path_is_a_checkpoint_or_a_root),
-    };
-    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
-}
+AROUND_ALL(scratch_setup, scratch_teardown)
+AROUND_EACH(root_setup, NULL)

@@ -11,12 +11,10 @@
 
 static const char *const all_files[] = {FIRST, SECOND, INDEX, MODEL, "COMPLETE"};
 
-static int fresh_case(void **state)
+static void fresh_case(void)
 {
-    case_remove(case_root);
-    if (case_setup(state) != 0) return -1;
+    case_setup();
     case_write(46);
-    return 0;
 }
 
 /* Opening it fails as damage, and the message names the file. */
@@ -106,9 +104,8 @@ static void replace_text(const char *name, const char *old, const char *new)
 
 /* ---- Damage of every byte */
 
-static void a_file_cut_at_any_byte_or_with_one_more_is_named(void **state)
+TEST(a_file_cut_at_any_byte_or_with_one_more_is_named)
 {
-    (void)state;
     for (size_t f = 0; f < COUNT(all_files); f++) {
         size_t bytes = 0;
         char *data = case_get(case_file(all_files[f]), &bytes);
@@ -130,9 +127,8 @@ static size_t data_begin(const char *name, const char *data, size_t bytes)
     return strcmp(name, "COMPLETE") == 0 ? bytes : (size_t)head_of(name, data, bytes);
 }
 
-static void a_flipped_bit_of_a_head_index_or_marker_is_named(void **state)
+TEST(a_flipped_bit_of_a_head_index_or_marker_is_named)
 {
-    (void)state;
     for (size_t f = 0; f < COUNT(all_files); f++) {
         size_t bytes = 0;
         char *data = case_get(case_file(all_files[f]), &bytes);
@@ -151,9 +147,8 @@ static void a_flipped_bit_of_a_head_index_or_marker_is_named(void **state)
     case_check(case_root);
 }
 
-static void a_flipped_bit_of_a_tensor_is_found_by_verifying_and_the_tensor_named(void **state)
+TEST(a_flipped_bit_of_a_tensor_is_found_by_verifying_and_the_tensor_named)
 {
-    (void)state;
     muon_checkpoint *cp = NULL;
     assert_ok(muon_checkpoint_open(&cp, case_root));
     for (size_t i = 0; i < muon_checkpoint_count(cp); i++) {
@@ -187,9 +182,8 @@ static void a_flipped_bit_of_a_tensor_is_found_by_verifying_and_the_tensor_named
 
 /* ---- The wrong files */
 
-static void missing_and_exchanged_files_are_named(void **state)
+TEST(missing_and_exchanged_files_are_named)
 {
-    (void)state;
     for (size_t f = 0; f < COUNT(all_files); f++) {
         assert_int_equal(rename(case_file(all_files[f]), case_path("away")), 0);
         expect_damage(all_files[f], f < 4 ? "is missing" : "has no COMPLETE");
@@ -211,9 +205,8 @@ static void missing_and_exchanged_files_are_named(void **state)
     expect_damage(FIRST, "bytes instead of");
 }
 
-static void a_file_of_another_checkpoint_is_noticed_even_if_its_size_fits(void **state)
+TEST(a_file_of_another_checkpoint_is_noticed_even_if_its_size_fits)
 {
-    (void)state;
     muon_checkpoint_plan plan = case_plan(46);
     plan.step = CASE_STEP + 1; /* as many digits, so that all files have the same sizes */
     assert_ok(muon_checkpoint_write(case_root, &plan));
@@ -223,9 +216,8 @@ static void a_file_of_another_checkpoint_is_noticed_even_if_its_size_fits(void *
     expect_damage(FIRST, "muon.step is 1001, but the marker says 1000");
 }
 
-static void other_files_in_the_directory_do_not_matter(void **state)
+TEST(other_files_in_the_directory_do_not_matter)
 {
-    (void)state;
     case_put(case_file("notes.txt"), "x", 1);
     case_put(case_file("optimizer.safetensors"), "x", 1);
     case_put(case_file("model.safetensors.index.json"), "x", 1);
@@ -235,9 +227,8 @@ static void other_files_in_the_directory_do_not_matter(void **state)
 
 /* ---- Forgeries whose checksums fit */
 
-static void a_marker_that_names_other_files_is_refused(void **state)
+TEST(a_marker_that_names_other_files_is_refused)
 {
-    (void)state;
     static const struct {
         const char *name, *file, *message;
     } cases[] = {
@@ -269,9 +260,8 @@ static void a_marker_that_names_other_files_is_refused(void **state)
     case_check(case_root);
 }
 
-static void a_marker_that_knows_another_head_is_refused(void **state)
+TEST(a_marker_that_knows_another_head_is_refused)
 {
-    (void)state;
     edit_marker(FIRST, 0, 8);
     expect_damage(FIRST, "bytes, saved with 8: the file is damaged");
     seal();
@@ -281,9 +271,8 @@ static void a_marker_that_knows_another_head_is_refused(void **state)
     case_check(case_root);
 }
 
-static void a_checkpoint_without_index_is_complete_too(void **state)
+TEST(a_checkpoint_without_index_is_complete_too)
 {
-    (void)state;
     static const char *const names[] = {MODEL, SECOND, FIRST};
     seal_files(names, 2, CASE_STEP);
     expect_damage(SECOND, "muon.step is missing");
@@ -292,9 +281,8 @@ static void a_checkpoint_without_index_is_complete_too(void **state)
     case_check(case_root);
 }
 
-static void two_files_with_one_tensor_are_refused(void **state)
+TEST(two_files_with_one_tensor_are_refused)
 {
-    (void)state;
     static const struct {
         const char *file, *message;
     } cases[] = {{MODEL, "tensor 'e' is in "}, {SECOND, "tensor 'e.exp_avg' is in "}};
@@ -309,9 +297,8 @@ static void two_files_with_one_tensor_are_refused(void **state)
     }
 }
 
-static void checksums_must_be_there_and_be_eight_digits(void **state)
+TEST(checksums_must_be_there_and_be_eight_digits)
 {
-    (void)state;
     muon_checkpoint *cp = NULL;
     assert_ok(muon_checkpoint_open(&cp, case_root));
     muon_checkpoint_tensor t;
@@ -348,9 +335,8 @@ static void checksums_must_be_there_and_be_eight_digits(void **state)
     case_check(case_root);
 }
 
-static void an_index_that_says_otherwise_is_refused(void **state)
+TEST(an_index_that_says_otherwise_is_refused)
 {
-    (void)state;
     static const struct {
         const char *old, *new, *message;
     } cases[] = {
@@ -381,9 +367,8 @@ static void an_index_that_says_otherwise_is_refused(void **state)
     expect_damage(INDEX, "it has 1 tensors, its files have 4");
 }
 
-static void a_later_format_is_not_taken_for_damage(void **state)
+TEST(a_later_format_is_not_taken_for_damage)
 {
-    (void)state;
     static const muon_st_entry formats[] = {{"muon.format", "2"}, {"muon.format", "1"}};
     muon_checkpoint_plan plan = case_plan(46);
     plan.metadata = formats;
@@ -399,9 +384,8 @@ static void a_later_format_is_not_taken_for_damage(void **state)
 
 /* ---- Sizes out of proportion: nothing of them is allocated */
 
-static void huge_sizes_are_refused_without_memory(void **state)
+TEST(huge_sizes_are_refused_without_memory)
 {
-    (void)state;
     /* A file of 1 TB without blocks, an index of 1 TB: what they say of themselves is not believed. */
     static const int64_t huge = (int64_t)1 << 40;
     assert_int_equal(truncate(case_file(INDEX), (off_t)huge), 0);
@@ -426,25 +410,4 @@ static void huge_sizes_are_refused_without_memory(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, fresh_case)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_file_cut_at_any_byte_or_with_one_more_is_named),
-        TEST(a_flipped_bit_of_a_head_index_or_marker_is_named),
-        TEST(a_flipped_bit_of_a_tensor_is_found_by_verifying_and_the_tensor_named),
-        TEST(missing_and_exchanged_files_are_named),
-        TEST(a_file_of_another_checkpoint_is_noticed_even_if_its_size_fits),
-        TEST(other_files_in_the_directory_do_not_matter),
-        TEST(a_marker_that_names_other_files_is_refused),
-        TEST(a_marker_that_knows_another_head_is_refused),
-        TEST(a_checkpoint_without_index_is_complete_too),
-        TEST(two_files_with_one_tensor_are_refused),
-        TEST(checksums_must_be_there_and_be_eight_digits),
-        TEST(an_index_that_says_otherwise_is_refused),
-        TEST(a_later_format_is_not_taken_for_damage),
-        TEST(huge_sizes_are_refused_without_memory),
-    };
-    return cmocka_run_group_tests(tests, case_setup, case_teardown);
-}
+AROUND_EACH(fresh_case, case_teardown)

@@ -28,9 +28,8 @@ static muon_status parse_copy(checkpoint_marker *marker, const char *text, size_
     return status;
 }
 
-static void a_marker_is_written_and_read_back(void **state)
+TEST(a_marker_is_written_and_read_back)
 {
-    (void)state;
     char names[2][32] = {"optimizer.safetensors", "a name with spaces"};
     checkpoint_file files[2] = {{names[0], 1052672, 4096, 0x0a1b2c3d}, {names[1], 0, 0, 0}};
     checkpoint_marker marker = {.step = 1000, .files = files, .nfiles = 2};
@@ -54,9 +53,8 @@ static void a_marker_is_written_and_read_back(void **state)
     muon__marker_destroy(&got); /* zeroed by then */
 }
 
-static void a_marker_has_a_branch_only_if_the_run_went_back(void **state)
+TEST(a_marker_has_a_branch_only_if_the_run_went_back)
 {
-    (void)state;
     static const char *const lines[] = {"muon checkpoint 1\nstep 7\n",
                                         "muon checkpoint 2\nstep 7\nbranch 1\n",
                                         "muon checkpoint 2\nstep 7\nbranch 2\n"};
@@ -77,9 +75,8 @@ static void a_marker_has_a_branch_only_if_the_run_went_back(void **state)
     assert_fails(muon__marker_write(&text, &bytes, &negative), MUON_E_ARG, "branch -1");
 }
 
-static void extreme_markers_survive(void **state)
+TEST(extreme_markers_survive)
 {
-    (void)state;
     char longest[256];
     memset(longest, 'x', 255);
     longest[255] = '\0';
@@ -105,9 +102,8 @@ static void extreme_markers_survive(void **state)
     }
 }
 
-static void writing_refuses_what_could_not_be_read(void **state)
+TEST(writing_refuses_what_could_not_be_read)
 {
-    (void)state;
     char too_long[257];
     memset(too_long, 'x', 256);
     too_long[256] = '\0';
@@ -143,9 +139,8 @@ static void writing_refuses_what_could_not_be_read(void **state)
 }
 
 /* The checksum is right in all of these: only the rules themselves refuse them. */
-static void hostile_markers_are_refused_with_line_and_reason(void **state)
+TEST(hostile_markers_are_refused_with_line_and_reason)
 {
-    (void)state;
 #define HEAD "muon checkpoint 1\nstep 7\n"
     const struct {
         const char *lines, *message;
@@ -204,9 +199,8 @@ static void hostile_markers_are_refused_with_line_and_reason(void **state)
     }
 }
 
-static void bytes_no_text_has_are_refused(void **state)
+TEST(bytes_no_text_has_are_refused)
 {
-    (void)state;
     checkpoint_marker marker = {0};
     static const char zero[] = "muon checkpoint 1\nstep 7\nfile 00000000 0 0 a\0b\nend 00000000\n";
     assert_fails(parse_copy(&marker, zero, sizeof zero - 1), MUON_E_FORMAT, "line 3: the name");
@@ -222,9 +216,8 @@ static void bytes_no_text_has_are_refused(void **state)
     assert_fails(parse_copy(&marker, text, bytes + 1), MUON_E_FORMAT, "line 6: something stands");
 }
 
-static void a_marker_cut_at_any_byte_is_refused(void **state)
+TEST(a_marker_cut_at_any_byte_is_refused)
 {
-    (void)state;
     const char *text = sealed(TWO_FILES);
     for (size_t bytes = 0; bytes < strlen(text); bytes++) {
         checkpoint_marker marker = {0};
@@ -232,9 +225,8 @@ static void a_marker_cut_at_any_byte_is_refused(void **state)
     }
 }
 
-static void a_marker_with_any_bit_flipped_is_refused(void **state)
+TEST(a_marker_with_any_bit_flipped_is_refused)
 {
-    (void)state;
     char text[512];
     strcpy(text, sealed(TWO_FILES));
     size_t bytes = strlen(text);
@@ -251,9 +243,8 @@ static void a_marker_with_any_bit_flipped_is_refused(void **state)
     muon__marker_destroy(&marker);
 }
 
-static void a_whole_marker_of_another_format_is_no_damage(void **state)
+TEST(a_whole_marker_of_another_format_is_no_damage)
 {
-    (void)state;
     checkpoint_marker marker = {0};
     const char *later = sealed("muon checkpoint 3\nwhatever that will be\n");
     assert_fails(parse_copy(&marker, later, strlen(later)), MUON_E_VERSION, "format");
@@ -264,9 +255,8 @@ static void a_whole_marker_of_another_format_is_no_damage(void **state)
 }
 
 /* Bytes drawn from the format's own words, so that they come far into the parser. */
-static void random_markers_never_crash(void **state)
+TEST(random_markers_never_crash)
 {
-    (void)state;
     static const char *const words[] = {
         "muon checkpoint 1\n", "step ", "file ", "end ", "0", "7", " ", "\n", "a", "00000000",
         "9223372036854775807", "..",    "/",     "-"};
@@ -284,9 +274,8 @@ static void random_markers_never_crash(void **state)
     }
 }
 
-static void many_files_are_read_quickly(void **state)
+TEST(many_files_are_read_quickly)
 {
-    (void)state;
     enum { MANY = 100000 };
     checkpoint_file *files = calloc(MANY, sizeof *files);
     char(*names)[16] = calloc(MANY, sizeof *names);
@@ -309,9 +298,8 @@ static void many_files_are_read_quickly(void **state)
     free(files);
 }
 
-static void failing_allocations_leave_nothing(void **state)
+TEST(failing_allocations_leave_nothing)
 {
-    (void)state;
     char text[512];
     strcpy(text, sealed(TWO_FILES));
     int failures = 0;
@@ -360,9 +348,8 @@ static muon_status read_it(void)
     return status;
 }
 
-static void files_that_do_not_fit_the_marker_are_named(void **state)
+TEST(files_that_do_not_fit_the_marker_are_named)
 {
-    (void)state;
     fill_checkpoint();
     assert_ok(read_it());
     put_bytes(in_scratch("c/not in the marker"), "x", 1);
@@ -382,9 +369,8 @@ static void files_that_do_not_fit_the_marker_are_named(void **state)
     assert_fails(read_it(), MUON_E_FORMAT, "c/a: is not a regular file");
 }
 
-static void a_marker_that_is_no_file_is_refused(void **state)
+TEST(a_marker_that_is_no_file_is_refused)
 {
-    (void)state;
     fill_checkpoint();
     unlink(in_scratch("c/COMPLETE"));
     assert_fails(read_it(), MUON_E_FORMAT, "c: is not complete: it has no COMPLETE");
@@ -409,23 +395,4 @@ static void a_marker_that_is_no_file_is_refused(void **state)
     assert_fails(read_it(), MUON_E_IO, "Not a directory");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_marker_is_written_and_read_back),
-        cmocka_unit_test(a_marker_has_a_branch_only_if_the_run_went_back),
-        cmocka_unit_test(extreme_markers_survive),
-        cmocka_unit_test(writing_refuses_what_could_not_be_read),
-        cmocka_unit_test(hostile_markers_are_refused_with_line_and_reason),
-        cmocka_unit_test(bytes_no_text_has_are_refused),
-        cmocka_unit_test(a_marker_cut_at_any_byte_is_refused),
-        cmocka_unit_test(a_marker_with_any_bit_flipped_is_refused),
-        cmocka_unit_test(a_whole_marker_of_another_format_is_no_damage),
-        cmocka_unit_test(random_markers_never_crash),
-        cmocka_unit_test(many_files_are_read_quickly),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-        cmocka_unit_test(files_that_do_not_fit_the_marker_are_named),
-        cmocka_unit_test(a_marker_that_is_no_file_is_refused),
-    };
-    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
-}
+AROUND_ALL(scratch_setup, scratch_teardown)

@@ -5,12 +5,10 @@
 
 #include <sys/resource.h>
 
-static int fresh_case(void **state)
+static void fresh_case(void)
 {
-    case_remove(case_root);
-    if (case_setup(state) != 0) return -1;
+    case_setup();
     case_write(46);
-    return 0;
 }
 
 static muon_checkpoint *open_ok(const char *path)
@@ -32,9 +30,8 @@ static int open_descriptors(void)
 
 /* ---- What there is */
 
-static void tensors_come_state_first_in_the_order_of_their_bytes(void **state)
+TEST(tensors_come_state_first_in_the_order_of_their_bytes)
 {
-    (void)state;
     muon_checkpoint *cp = open_ok(case_root);
     static const struct {
         const char *name, *file;
@@ -70,9 +67,8 @@ static void tensors_come_state_first_in_the_order_of_their_bytes(void **state)
     muon_checkpoint_close(cp);
 }
 
-static void metadata_are_found_and_listed_but_for_what_the_files_add(void **state)
+TEST(metadata_are_found_and_listed_but_for_what_the_files_add)
 {
-    (void)state;
     muon_checkpoint *cp = open_ok(case_root);
     assert_string_equal(muon_checkpoint_get_metadata(cp, "muon.step"), "1000");
     assert_string_equal(muon_checkpoint_get_metadata(cp, "note"), case_metadata[2].value);
@@ -86,9 +82,8 @@ static void metadata_are_found_and_listed_but_for_what_the_files_add(void **stat
     muon_checkpoint_close(cp);
 }
 
-static void a_root_stands_for_its_newest_and_a_directory_for_itself_under_any_name(void **state)
+TEST(a_root_stands_for_its_newest_and_a_directory_for_itself_under_any_name)
 {
-    (void)state;
     muon_checkpoint_plan plan = case_plan(1000);
     plan.step = 5;
     assert_ok(muon_checkpoint_write(case_root, &plan));
@@ -130,9 +125,8 @@ static void a_root_stands_for_its_newest_and_a_directory_for_itself_under_any_na
 
 /* ---- Its bytes */
 
-static void every_part_of_a_tensor_can_be_read_and_nothing_beyond(void **state)
+TEST(every_part_of_a_tensor_can_be_read_and_nothing_beyond)
 {
-    (void)state;
     muon_checkpoint *cp = open_ok(case_root);
     for (size_t i = 0; i < COUNT(case_tensors); i++) {
         size_t index = (size_t)muon_checkpoint_find(cp, case_tensors[i].name);
@@ -160,9 +154,8 @@ static void every_part_of_a_tensor_can_be_read_and_nothing_beyond(void **state)
     muon_checkpoint_close(cp);
 }
 
-static void the_library_reads_by_descriptor_and_compares_checksums_itself(void **state)
+TEST(the_library_reads_by_descriptor_and_compares_checksums_itself)
 {
-    (void)state;
     muon_checkpoint *cp = open_ok(case_root);
     for (size_t i = 0; i < muon_checkpoint_count(cp); i++) {
         muon_checkpoint_tensor t;
@@ -190,9 +183,8 @@ static void the_library_reads_by_descriptor_and_compares_checksums_itself(void *
 
 /* ---- What goes wrong */
 
-static void wrong_arguments_are_refused(void **state)
+TEST(wrong_arguments_are_refused)
 {
-    (void)state;
     muon_checkpoint *cp = NULL;
     int64_t *steps = NULL;
     size_t nsteps = 0;
@@ -212,9 +204,8 @@ static void wrong_arguments_are_refused(void **state)
     muon_checkpoint_close(NULL);
 }
 
-static void a_file_that_is_cut_while_it_is_open_is_named(void **state)
+TEST(a_file_that_is_cut_while_it_is_open_is_named)
 {
-    (void)state;
     muon_checkpoint *cp = open_ok(case_root);
     assert_int_equal(truncate(case_file("optimizer-00001-of-00002.safetensors"), 100), 0);
     char data[60];
@@ -226,9 +217,8 @@ static void a_file_that_is_cut_while_it_is_open_is_named(void **state)
     muon_checkpoint_close(cp);
 }
 
-static void a_read_that_fails_is_named(void **state)
+TEST(a_read_that_fails_is_named)
 {
-    (void)state;
     muon_checkpoint *cp = open_ok(case_root);
     int fd = -1, unreadable = open("/dev/null", O_WRONLY);
     int64_t offset = 0;
@@ -244,9 +234,8 @@ static void a_read_that_fails_is_named(void **state)
     muon_checkpoint_close(cp);
 }
 
-static void every_allocation_may_fail_and_no_file_stays_open(void **state)
+TEST(every_allocation_may_fail_and_no_file_stays_open)
 {
-    (void)state;
     int before = open_descriptors();
     int64_t k = 0;
     for (;; k++) {
@@ -269,9 +258,8 @@ static void every_allocation_may_fail_and_no_file_stays_open(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
-static void too_few_descriptors_are_no_damage(void **state)
+TEST(too_few_descriptors_are_no_damage)
 {
-    (void)state;
     int held[1024], count = 0, before = open_descriptors();
     struct rlimit old, limit;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
@@ -300,9 +288,8 @@ static void too_few_descriptors_are_no_damage(void **state)
 
 /* ---- Indices */
 
-static void indices_are_read_in_any_order_and_spacing(void **state)
+TEST(indices_are_read_in_any_order_and_spacing)
 {
-    (void)state;
     static const char *const texts[] = {
         "{\"weight_map\":{\"b\":\"2\",\"a\":\"1\"},\"metadata\":{\"total_size\":7}}",
         " {\n\"metadata\" : { \"total_size\" : 7 } ,\t\"weight_map\" : { \"a\" : \"1\" , "
@@ -321,9 +308,8 @@ static void indices_are_read_in_any_order_and_spacing(void **state)
     }
 }
 
-static void wrong_indices_are_refused_with_the_reason(void **state)
+TEST(wrong_indices_are_refused_with_the_reason)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -361,23 +347,4 @@ static void wrong_indices_are_refused_with_the_reason(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, fresh_case)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(tensors_come_state_first_in_the_order_of_their_bytes),
-        TEST(metadata_are_found_and_listed_but_for_what_the_files_add),
-        TEST(a_root_stands_for_its_newest_and_a_directory_for_itself_under_any_name),
-        TEST(every_part_of_a_tensor_can_be_read_and_nothing_beyond),
-        TEST(the_library_reads_by_descriptor_and_compares_checksums_itself),
-        TEST(wrong_arguments_are_refused),
-        TEST(a_file_that_is_cut_while_it_is_open_is_named),
-        TEST(a_read_that_fails_is_named),
-        TEST(every_allocation_may_fail_and_no_file_stays_open),
-        TEST(too_few_descriptors_are_no_damage),
-        TEST(indices_are_read_in_any_order_and_spacing),
-        TEST(wrong_indices_are_refused_with_the_reason),
-    };
-    return cmocka_run_group_tests(tests, case_setup, case_teardown);
-}
+AROUND_EACH(fresh_case, case_teardown)

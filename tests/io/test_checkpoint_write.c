@@ -6,15 +6,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-static int empty_root(void **state)
+TEST(what_is_written_is_read_back_however_many_files_there_are)
 {
-    case_remove(case_root);
-    return case_setup(state);
-}
-
-static void what_is_written_is_read_back_however_many_files_there_are(void **state)
-{
-    (void)state;
     static const struct {
         int64_t file_bytes;
         int files; /* with indices and marker */
@@ -37,9 +30,8 @@ static void what_is_written_is_read_back_however_many_files_there_are(void **sta
     assert_int_equal(case_names(), 2);
 }
 
-static void any_reader_of_safetensors_reads_the_files(void **state)
+TEST(any_reader_of_safetensors_reads_the_files)
 {
-    (void)state;
     case_write(1000);
     muon_st *file = NULL;
     assert_ok(muon_st_open(&file, case_file("optimizer.safetensors")));
@@ -59,9 +51,8 @@ static void any_reader_of_safetensors_reads_the_files(void **state)
     muon_st_close(file);
 }
 
-static void the_same_plan_gives_the_same_bytes(void **state)
+TEST(the_same_plan_gives_the_same_bytes)
 {
-    (void)state;
     static const char *const names[] = {"optimizer-00001-of-00002.safetensors",
                                         "optimizer.safetensors.index.json", "COMPLETE"};
     char *before[COUNT(names)];
@@ -80,9 +71,8 @@ static void the_same_plan_gives_the_same_bytes(void **state)
     }
 }
 
-static void a_checkpoint_without_tensors_has_its_metadata(void **state)
+TEST(a_checkpoint_without_tensors_has_its_metadata)
 {
-    (void)state;
     muon_checkpoint_plan plan = case_plan(1);
     plan.ntensors = 0;
     plan.tensors = NULL;
@@ -119,9 +109,8 @@ static muon_status asked_source(void *user, size_t index, int64_t offset, void *
     return case_source(NULL, index, offset, data, bytes);
 }
 
-static void the_source_is_asked_for_each_byte_once_in_order_in_small_whole_pieces(void **state)
+TEST(the_source_is_asked_for_each_byte_once_in_order_in_small_whole_pieces)
 {
-    (void)state;
     const muon_checkpoint_tensor tensors[] = {
         {.name = "six", .dtype = "F6_E2M3", .ndim = 1, .shape = {LARGE_BYTES / 3 * 4}},
         {.name = "wide", .dtype = "C64", .ndim = 1, .shape = {LARGE_BYTES / 8}},
@@ -163,9 +152,8 @@ static muon_status failing_source(void *user, size_t index, int64_t offset, void
     return case_source(NULL, index, offset, data, bytes);
 }
 
-static void a_source_that_fails_leaves_the_older_checkpoint_and_nothing_else(void **state)
+TEST(a_source_that_fails_leaves_the_older_checkpoint_and_nothing_else)
 {
-    (void)state;
     case_write(1);
     for (int allowed = 0; allowed < 5; allowed++) { /* five tensors have bytes */
         int left = allowed;
@@ -186,9 +174,8 @@ static void a_source_that_fails_leaves_the_older_checkpoint_and_nothing_else(voi
     assert_ok(muon_checkpoint_write(case_root, &plan));
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     case_write(1);
     muon_checkpoint_plan plan = case_plan(1);
     plan.step = CASE_STEP + 1;
@@ -209,9 +196,8 @@ static void every_allocation_may_fail(void **state)
     case_check(case_path(CASE_DIR));
 }
 
-static void a_full_disk_leaves_the_older_checkpoint_and_nothing_else(void **state)
+TEST(a_full_disk_leaves_the_older_checkpoint_and_nothing_else)
 {
-    (void)state;
     case_write(1);
     signal(SIGXFSZ,
            SIG_IGN); /* a limit on the size of files, as a disk that is full at some byte */
@@ -236,9 +222,8 @@ static void a_full_disk_leaves_the_older_checkpoint_and_nothing_else(void **stat
 
 /* ---- The directory */
 
-static void a_checkpoint_that_exists_is_exchanged_only_if_asked(void **state)
+TEST(a_checkpoint_that_exists_is_exchanged_only_if_asked)
 {
-    (void)state;
     muon_checkpoint_plan plan = case_plan(1);
     assert_ok(muon_checkpoint_write(case_root, &plan));
     plan.ntensors = 1;
@@ -254,9 +239,8 @@ static void a_checkpoint_that_exists_is_exchanged_only_if_asked(void **state)
     assert_int_not_equal(access(case_file("optimizer.safetensors.index.json"), F_OK), 0);
 }
 
-static void so_many_are_kept(void **state)
+TEST(so_many_are_kept)
 {
-    (void)state;
     muon_checkpoint_plan plan = case_plan(1000);
     int64_t *steps = NULL;
     size_t nsteps = 0;
@@ -276,9 +260,8 @@ static void so_many_are_kept(void **state)
 
 /* ---- What is refused */
 
-static void wrong_plans_are_refused_before_anything_is_made(void **state)
+TEST(wrong_plans_are_refused_before_anything_is_made)
 {
-    (void)state;
     static const muon_st_entry step[] = {{"muon.step", "1"}}, own[] = {{"format", "pt"}};
     static const muon_checkpoint_tensor twice[] = {{.name = "a", .dtype = "F32"},
                                                    {.name = "a", .dtype = "F32", .is_weight = 1}};
@@ -306,9 +289,8 @@ static void wrong_plans_are_refused_before_anything_is_made(void **state)
     assert_fails(muon_checkpoint_write(case_root, NULL), MUON_E_ARG, "plan is NULL");
 }
 
-static void a_root_that_cannot_be_is_named(void **state)
+TEST(a_root_that_cannot_be_is_named)
 {
-    (void)state;
     muon_checkpoint_plan plan = case_plan(1);
     assert_fails(muon_checkpoint_write(case_path("no/such"), &plan), MUON_E_IO, "no/such");
     case_put(case_path("file"), "x", 1);
@@ -319,9 +301,8 @@ static void a_root_that_cannot_be_is_named(void **state)
     case_check(case_path("slashes/"));
 }
 
-static void the_defaults_are_as_documented(void **state)
+TEST(the_defaults_are_as_documented)
 {
-    (void)state;
     muon_checkpoint_plan plan;
     memset(&plan, 0xff, sizeof plan);
     muon_checkpoint_plan_init(&plan, sizeof plan);
@@ -331,24 +312,4 @@ static void the_defaults_are_as_documented(void **state)
     assert_true(!plan.tensors && !plan.metadata && !plan.source && !plan.user);
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, empty_root)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(what_is_written_is_read_back_however_many_files_there_are),
-        TEST(any_reader_of_safetensors_reads_the_files),
-        TEST(the_same_plan_gives_the_same_bytes),
-        TEST(a_checkpoint_without_tensors_has_its_metadata),
-        TEST(the_source_is_asked_for_each_byte_once_in_order_in_small_whole_pieces),
-        TEST(a_source_that_fails_leaves_the_older_checkpoint_and_nothing_else),
-        TEST(every_allocation_may_fail),
-        TEST(a_full_disk_leaves_the_older_checkpoint_and_nothing_else),
-        TEST(a_checkpoint_that_exists_is_exchanged_only_if_asked),
-        TEST(so_many_are_kept),
-        TEST(wrong_plans_are_refused_before_anything_is_made),
-        TEST(a_root_that_cannot_be_is_named),
-        TEST(the_defaults_are_as_documented),
-    };
-    return cmocka_run_group_tests(tests, case_setup, case_teardown);
-}
+AROUND_EACH(case_setup, case_teardown)

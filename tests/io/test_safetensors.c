@@ -25,9 +25,8 @@ static void fill(void *data, size_t bytes, unsigned seed)
     }
 }
 
-static void every_dtype_round_trips_aligned_to_its_elements(void **state)
+TEST(every_dtype_round_trips_aligned_to_its_elements)
 {
-    (void)state;
     static char data[COUNT(dtypes)][8 * 12];
     muon_st_tensor tensors[COUNT(dtypes)];
     for (size_t i = 0; i < COUNT(dtypes); i++) {
@@ -58,9 +57,8 @@ static void every_dtype_round_trips_aligned_to_its_elements(void **state)
     free(text);
 }
 
-static void scalars_and_empty_tensors_round_trip(void **state)
+TEST(scalars_and_empty_tensors_round_trip)
 {
-    (void)state;
     static const float one[1] = {1.5f};
     const muon_st_tensor tensors[] = {
         {"scalar", "F32", 0, {0}, 4, one},
@@ -88,9 +86,8 @@ static void scalars_and_empty_tensors_round_trip(void **state)
     muon_st_close(file);
 }
 
-static void any_utf8_name_and_metadata_round_trip(void **state)
+TEST(any_utf8_name_and_metadata_round_trip)
 {
-    (void)state;
     static char long_name[10001];
     memset(long_name, 'n', sizeof long_name - 1);
     static const char *const names[] = {
@@ -126,9 +123,8 @@ static void any_utf8_name_and_metadata_round_trip(void **state)
     muon_st_close(file);
 }
 
-static void every_one_of_5000_tensors_is_found(void **state)
+TEST(every_one_of_5000_tensors_is_found)
 {
-    (void)state;
     enum { N = 5000 };
     static char names[N][16];
     static int32_t values[N];
@@ -152,9 +148,8 @@ static void every_one_of_5000_tensors_is_found(void **state)
     muon_st_close(file);
 }
 
-static void the_bytes_of_a_file_are_these(void **state)
+TEST(the_bytes_of_a_file_are_these)
 {
-    (void)state;
     static const float a[2] = {1, 2};
     static const muon_st_tensor tensors[] = {
         {"b", "U8", 2, {1, 3}, 3, "xyz"},
@@ -206,9 +201,8 @@ static void expect_bits(const char *what, uint32_t from, float got, float want)
                  bits_of(got), (double)want, bits_of(want));
 }
 
-static void all_65536_halves_become_the_right_float(void **state)
+TEST(all_65536_halves_become_the_right_float)
 {
-    (void)state;
     static uint16_t halves[65536];
     for (unsigned i = 0; i < 65536; i++)
         halves[i] = (uint16_t)i;
@@ -229,9 +223,8 @@ static void all_65536_halves_become_the_right_float(void **state)
     free(got);
 }
 
-static void all_65536_bfloats_become_the_right_float(void **state)
+TEST(all_65536_bfloats_become_the_right_float)
 {
-    (void)state;
     static uint16_t upper[65536];
     for (unsigned i = 0; i < 65536; i++)
         upper[i] = (uint16_t)i;
@@ -241,9 +234,8 @@ static void all_65536_bfloats_become_the_right_float(void **state)
     free(got);
 }
 
-static void doubles_are_rounded_to_nearest_even(void **state)
+TEST(doubles_are_rounded_to_nearest_even)
 {
-    (void)state;
     static const struct {
         double from;
         float want;
@@ -275,9 +267,8 @@ static void doubles_are_rounded_to_nearest_even(void **state)
 }
 
 /* Longer than what is converted at a time, and not a multiple of it. */
-static void long_tensors_are_converted_to_the_last_element(void **state)
+TEST(long_tensors_are_converted_to_the_last_element)
 {
-    (void)state;
     enum { N = 50001 };
     static double doubles[N];
     static float floats[N];
@@ -294,9 +285,8 @@ static void long_tensors_are_converted_to_the_last_element(void **state)
 }
 
 /* A hole in a sparse file stands for 3 GB of tensor. */
-static void tensors_beyond_2_gigabytes_are_read(void **state)
+TEST(tensors_beyond_2_gigabytes_are_read)
 {
-    (void)state;
     static const char header[] =
         "{\"big\":{\"dtype\":\"U8\",\"shape\":[3000000000],\"data_offsets\":[0,3000000000]},"
         "\"end\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[3000000000,3000000008]}}";
@@ -315,9 +305,8 @@ static void tensors_beyond_2_gigabytes_are_read(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-static void misuse_of_an_open_file_is_named(void **state)
+TEST(misuse_of_an_open_file_is_named)
 {
-    (void)state;
     static const int64_t data[2] = {1, 2};
     static const muon_st_tensor tensor = {"ids", "I64", 1, {2}, 16, data};
     const char *path = scratch_path("misuse.safetensors");
@@ -347,20 +336,4 @@ static void misuse_of_an_open_file_is_named(void **state)
     muon_st_close(file);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_dtype_round_trips_aligned_to_its_elements),
-        cmocka_unit_test(scalars_and_empty_tensors_round_trip),
-        cmocka_unit_test(any_utf8_name_and_metadata_round_trip),
-        cmocka_unit_test(every_one_of_5000_tensors_is_found),
-        cmocka_unit_test(the_bytes_of_a_file_are_these),
-        cmocka_unit_test(all_65536_halves_become_the_right_float),
-        cmocka_unit_test(all_65536_bfloats_become_the_right_float),
-        cmocka_unit_test(doubles_are_rounded_to_nearest_even),
-        cmocka_unit_test(long_tensors_are_converted_to_the_last_element),
-        cmocka_unit_test(tensors_beyond_2_gigabytes_are_read),
-        cmocka_unit_test(misuse_of_an_open_file_is_named),
-    };
-    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
-}
+AROUND_ALL(scratch_setup, scratch_teardown)

@@ -179,9 +179,8 @@ static const bad_header bad_headers[] = {
     {HEADER("{\"__metadata__\":{},\"__metadata__\":{}}"), 0, "__metadata__: appears twice"},
 };
 
-static void every_bad_header_is_refused_with_its_reason(void **state)
+TEST(every_bad_header_is_refused_with_its_reason)
 {
-    (void)state;
     const char *path = scratch_path("bad.safetensors");
     int wrong = 0;
     for (size_t i = 0; i < COUNT(bad_headers); i++) {
@@ -201,9 +200,8 @@ static void every_bad_header_is_refused_with_its_reason(void **state)
     assert_int_equal(wrong, 0);
 }
 
-static void unusual_but_correct_headers_are_accepted(void **state)
+TEST(unusual_but_correct_headers_are_accepted)
 {
-    (void)state;
     static const struct {
         const char *text;
         size_t length;
@@ -240,9 +238,8 @@ static void unusual_but_correct_headers_are_accepted(void **state)
     }
 }
 
-static void tensors_come_in_the_order_of_their_bytes(void **state)
+TEST(tensors_come_in_the_order_of_their_bytes)
 {
-    (void)state;
     static const char header[] =
         "{" TENSOR("z", F32, 1, 0, 4) "," TENSOR("e", F32, 0, 8, 8) "," TENSOR(
             "d", F32, 0, 8, 8) "," TENSOR("a", F32, 1, 8, 12) "," TENSOR("m", F32, 1, 4, 8) "}";
@@ -260,9 +257,8 @@ static void tensors_come_in_the_order_of_their_bytes(void **state)
     muon_st_close(file);
 }
 
-static void escapes_in_names_are_decoded(void **state)
+TEST(escapes_in_names_are_decoded)
 {
-    (void)state;
     static const char header[] =
         "{\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00E9\\u20aC\\ud83d\\uDE80\\uffff\":" DESC(U8, 0, -0,
                                                                                           0) "}";
@@ -277,9 +273,8 @@ static void escapes_in_names_are_decoded(void **state)
     muon_st_close(file);
 }
 
-static void lengths_that_cannot_be_are_refused(void **state)
+TEST(lengths_that_cannot_be_are_refused)
 {
-    (void)state;
     static const struct {
         const char *bytes;
         size_t count;
@@ -306,9 +301,8 @@ static void lengths_that_cannot_be_are_refused(void **state)
 }
 
 /* A tree of such a header would take 60 times its bytes, and recursion all of the stack. */
-static void nesting_without_end_is_refused(void **state)
+TEST(nesting_without_end_is_refused)
 {
-    (void)state;
     enum { DEPTH = 1000000 };
     static const char *const openings[] = {
         "{\"a\":", "{\"a\":{\"shape\":", "{\"__metadata__\":{\"k\":"};
@@ -331,9 +325,8 @@ static void nesting_without_end_is_refused(void **state)
     }
 }
 
-static void long_hostile_names_are_cut_in_messages(void **state)
+TEST(long_hostile_names_are_cut_in_messages)
 {
-    (void)state;
     /* 3-byte characters, so that the cut must look for their borders. */
     char name[901] = "";
     for (size_t i = 0; i < 300; i++)
@@ -347,9 +340,8 @@ static void long_hostile_names_are_cut_in_messages(void **state)
     assert_true(strlen(muon_last_error()) < 512);
 }
 
-static void what_is_not_a_readable_file_is_named(void **state)
+TEST(what_is_not_a_readable_file_is_named)
 {
-    (void)state;
     muon_st *file = NULL;
     assert_fails(muon_st_open(&file, scratch_path("none")), MUON_E_IO, "No such file");
     assert_fails(muon_st_open(&file, ""), MUON_E_IO, "No such file");
@@ -370,9 +362,8 @@ static void what_is_not_a_readable_file_is_named(void **state)
     assert_null(file);
 }
 
-static void a_file_cut_after_opening_is_an_error(void **state)
+TEST(a_file_cut_after_opening_is_an_error)
 {
-    (void)state;
     static const char header[] = "{" TENSOR("a", F32, 4, 0, 16) "," TENSOR("b", F32, 4, 16, 32) "}";
     const char *path = scratch_path("cut.safetensors");
     put_safetensors(path, header, sizeof header - 1, 32);
@@ -387,18 +378,4 @@ static void a_file_cut_after_opening_is_an_error(void **state)
     muon_st_close(file);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_bad_header_is_refused_with_its_reason),
-        cmocka_unit_test(unusual_but_correct_headers_are_accepted),
-        cmocka_unit_test(tensors_come_in_the_order_of_their_bytes),
-        cmocka_unit_test(escapes_in_names_are_decoded),
-        cmocka_unit_test(lengths_that_cannot_be_are_refused),
-        cmocka_unit_test(nesting_without_end_is_refused),
-        cmocka_unit_test(long_hostile_names_are_cut_in_messages),
-        cmocka_unit_test(what_is_not_a_readable_file_is_named),
-        cmocka_unit_test(a_file_cut_after_opening_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
-}
+AROUND_ALL(scratch_setup, scratch_teardown)

@@ -12,9 +12,8 @@ static const muon_st_tensor tensors[] = {
 };
 static const muon_st_entry metadata[] = {{"k", "v"}, {"l", "w"}, {"m", "x"}};
 
-static void opening_survives_every_failed_allocation(void **state)
+TEST(opening_survives_every_failed_allocation)
 {
-    (void)state;
     const char *path = scratch_path("open.safetensors");
     assert_ok(muon_st_write(path, tensors, COUNT(tensors), metadata, COUNT(metadata)));
     for (int64_t k = 0;; k++) {
@@ -33,9 +32,8 @@ static void opening_survives_every_failed_allocation(void **state)
     }
 }
 
-static void writing_survives_every_failed_allocation(void **state)
+TEST(writing_survives_every_failed_allocation)
 {
-    (void)state;
     scratch_others(NULL, 1);
     const char *path = scratch_path("write.safetensors");
     for (int64_t k = 0;; k++) {
@@ -52,11 +50,4 @@ static void writing_survives_every_failed_allocation(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opening_survives_every_failed_allocation),
-        cmocka_unit_test(writing_survives_every_failed_allocation),
-    };
-    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
-}
+AROUND_ALL(scratch_setup, scratch_teardown)

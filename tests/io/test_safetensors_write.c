@@ -12,9 +12,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
-static void the_writer_refuses_what_a_reader_would(void **state)
+TEST(the_writer_refuses_what_a_reader_would)
 {
-    (void)state;
     static const float x[4];
     static const struct {
         muon_st_tensor tensors[2];
@@ -72,9 +71,8 @@ static void the_writer_refuses_what_a_reader_would(void **state)
 
 /* All characters of one byte but NUL, then some of two, three and four: as jansson writes them, which
  * other readers know. */
-static void texts_are_escaped_as_by_a_json_library(void **state)
+TEST(texts_are_escaped_as_by_a_json_library)
 {
-    (void)state;
     char text[160];
     for (int i = 1; i < 0x80; i++)
         text[i - 1] = (char)i;
@@ -95,9 +93,8 @@ static void texts_are_escaped_as_by_a_json_library(void **state)
 }
 
 /* No machine has these tensors, so the writer must see it before it looks at their data. */
-static void tensors_of_more_than_2_to_the_63_bytes_are_refused(void **state)
+TEST(tensors_of_more_than_2_to_the_63_bytes_are_refused)
 {
-    (void)state;
     static const char names[][2] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
     const int64_t huge = INT64_MAX / 8;
     muon_st_tensor tensors[COUNT(names)];
@@ -111,9 +108,8 @@ static void tensors_of_more_than_2_to_the_63_bytes_are_refused(void **state)
 static const float old_value[1] = {1};
 static const muon_st_tensor old_tensor = {"old", "F32", 1, {1}, 4, old_value};
 
-static void a_target_that_cannot_be_written_is_named(void **state)
+TEST(a_target_that_cannot_be_written_is_named)
 {
-    (void)state;
     const char *fifo = scratch_path("pipe");
     assert_int_equal(mkfifo(fifo, 0600), 0);
     assert_int_equal(mkdir(scratch_path("dir"), 0700), 0);
@@ -145,9 +141,8 @@ static void a_target_that_cannot_be_written_is_named(void **state)
 }
 
 /* The disk is full in the header, at its end, in a tensor, after the first, at the very end. */
-static void a_full_disk_leaves_the_old_file_alone(void **state)
+TEST(a_full_disk_leaves_the_old_file_alone)
 {
-    (void)state;
     scratch_others(NULL, 1);
     const char *path = scratch_path("model.safetensors");
     assert_ok(muon_st_write(path, &old_tensor, 1, NULL, 0));
@@ -183,9 +178,8 @@ static void interrupted(int signal_number)
 
 /* The reader at the other end of a pipe sends signals while the pipe is full, and after each piece:
  * writes stop half way (short) or before their first byte (EINTR). */
-static void interrupted_and_short_writes_go_on(void **state)
+TEST(interrupted_and_short_writes_go_on)
 {
-    (void)state;
     enum { BYTES = 1 << 20 };
     static unsigned char sent[BYTES], got[BYTES];
     for (size_t i = 0; i < BYTES; i++)
@@ -220,9 +214,8 @@ static void interrupted_and_short_writes_go_on(void **state)
     assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
 }
 
-static void an_open_file_survives_its_replacement(void **state)
+TEST(an_open_file_survives_its_replacement)
 {
-    (void)state;
     static const float new_value[3] = {7, 8, 9};
     static const muon_st_tensor new_tensor = {"new", "F32", 1, {3}, 12, new_value};
     const char *path = scratch_path("open.safetensors");
@@ -236,9 +229,8 @@ static void an_open_file_survives_its_replacement(void **state)
     muon_st_close(file);
 }
 
-static void leftovers_of_killed_processes_are_not_touched(void **state)
+TEST(leftovers_of_killed_processes_are_not_touched)
 {
-    (void)state;
     scratch_others(NULL, 1);
     for (int i = 0; i < 200; i++) { /* more than this program has used up so far */
         char name[64];
@@ -259,9 +251,8 @@ static void leftovers_of_killed_processes_are_not_touched(void **state)
     scratch_others(NULL, 1);
 }
 
-static void a_reader_never_sees_a_part_of_what_processes_write(void **state)
+TEST(a_reader_never_sees_a_part_of_what_processes_write)
 {
-    (void)state;
     enum { WRITERS = 3, WRITES = 20, N = 20000 };
     scratch_others(NULL, 1);
     const char *path = scratch_path("shared.safetensors");
@@ -309,9 +300,8 @@ static void *write_often(void *arg)
     return NULL;
 }
 
-static void threads_that_write_one_file_all_succeed_and_it_is_whole(void **state)
+TEST(threads_that_write_one_file_all_succeed_and_it_is_whole)
 {
-    (void)state;
     enum { WRITERS = 4 };
     static writer writers[WRITERS];
     pthread_t threads[WRITERS];
@@ -336,9 +326,8 @@ static void threads_that_write_one_file_all_succeed_and_it_is_whole(void **state
     assert_int_equal(scratch_others("shared.safetensors", 0), 0);
 }
 
-static void relative_paths_and_the_root_of_a_path_work(void **state)
+TEST(relative_paths_and_the_root_of_a_path_work)
 {
-    (void)state;
     char *before = getcwd(NULL, 0);
     assert_non_null(before);
     assert_int_equal(chdir(scratch_dir), 0);
@@ -351,20 +340,4 @@ static void relative_paths_and_the_root_of_a_path_work(void **state)
     free(before);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_writer_refuses_what_a_reader_would),
-        cmocka_unit_test(texts_are_escaped_as_by_a_json_library),
-        cmocka_unit_test(tensors_of_more_than_2_to_the_63_bytes_are_refused),
-        cmocka_unit_test(a_target_that_cannot_be_written_is_named),
-        cmocka_unit_test(a_full_disk_leaves_the_old_file_alone),
-        cmocka_unit_test(interrupted_and_short_writes_go_on),
-        cmocka_unit_test(an_open_file_survives_its_replacement),
-        cmocka_unit_test(leftovers_of_killed_processes_are_not_touched),
-        cmocka_unit_test(a_reader_never_sees_a_part_of_what_processes_write),
-        cmocka_unit_test(threads_that_write_one_file_all_succeed_and_it_is_whole),
-        cmocka_unit_test(relative_paths_and_the_root_of_a_path_work),
-    };
-    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
-}
+AROUND_ALL(scratch_setup, scratch_teardown)

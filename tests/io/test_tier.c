@@ -67,9 +67,8 @@ static void live(tier_model *m)
     tier_model_compare(m);
 }
 
-static void random_stages_change_what_plain_memory_would(void **state)
+TEST(random_stages_change_what_plain_memory_would)
 {
-    (void)state;
     int rounds = getenv("MUON_TEST_QUICK") ? 10 : 30;
     for (int round = 0; round < rounds; round++) {
         testlib_seed((uint64_t)round + 1);
@@ -116,9 +115,8 @@ static void stages_side_by_side(tier_model *m, size_t nstages, size_t size)
     }
 }
 
-static void a_budget_of_all_blocks_means_no_traffic(void **state)
+TEST(a_budget_of_all_blocks_means_no_traffic)
 {
-    (void)state;
     for (int fresh = 0; fresh < 2; fresh++) {
         tier_model m;
         tier_model_init(&m, 1);
@@ -138,9 +136,8 @@ static void a_budget_of_all_blocks_means_no_traffic(void **state)
 }
 
 /* What a cycle must move is each block that does not stay, once in and once out. */
-static void every_block_moves_once_in_a_cycle(void **state)
+TEST(every_block_moves_once_in_a_cycle)
 {
-    (void)state;
     tier_model m;
     tier_model_init(&m, 1);
     stages_side_by_side(&m, 8, 16);
@@ -170,9 +167,8 @@ static void expect_in_memory(const tier_model *m, size_t stage)
 }
 
 /* With no room for more than a stage, there is nothing else when one begins: this is exact. */
-static void no_other_pages_than_those_of_the_stage_are_in_memory(void **state)
+TEST(no_other_pages_than_those_of_the_stage_are_in_memory)
 {
-    (void)state;
     for (int cached = 0; cached < 2; cached++) {
         tier_model m;
         tier_model_init(&m, 1);
@@ -204,9 +200,8 @@ static size_t resident_bytes(void)
 
 /* Blocks are huge pages here. The contents are compared as the stages go. A sanitizer takes memory of
  * its own for what is touched. */
-static void a_large_region_takes_no_more_memory_than_its_budget(void **state)
+TEST(a_large_region_takes_no_more_memory_than_its_budget)
 {
-    (void)state;
     tier_model m = {.settings = {.dir = tier_model_dir()}};
     assert_ok(muon__region_reserve(&m.memory, 128 * REGION_ALIGN, "model"));
     m.block = muon__tier_block_bytes(m.memory.bytes);
@@ -236,9 +231,8 @@ static void a_large_region_takes_no_more_memory_than_its_budget(void **state)
     tier_model_free(&m);
 }
 
-static void a_fresh_region_is_zero_and_nothing_was_written(void **state)
+TEST(a_fresh_region_is_zero_and_nothing_was_written)
 {
-    (void)state;
     for (int cached = 0; cached < 2; cached++) {
         tier_model m;
         tier_model_init(&m, 1);
@@ -253,9 +247,8 @@ static void a_fresh_region_is_zero_and_nothing_was_written(void **state)
     }
 }
 
-static void without_bytes_or_blocks_or_stages_there_is_nothing_to_do(void **state)
+TEST(without_bytes_or_blocks_or_stages_there_is_nothing_to_do)
 {
-    (void)state;
     for (size_t bytes = 0; bytes < 2; bytes++)
         for (size_t nstages = 0; nstages < 3; nstages++) {
             tier_model m;
@@ -276,9 +269,8 @@ static void without_bytes_or_blocks_or_stages_there_is_nothing_to_do(void **stat
     muon__tier_destroy(NULL);
 }
 
-static void a_negative_budget_is_none(void **state)
+TEST(a_negative_budget_is_none)
 {
-    (void)state;
     tier_model m;
     tier_model_init(&m, 1);
     stages_side_by_side(&m, 2, 3);
@@ -299,9 +291,8 @@ static size_t count_entries(const char *path)
     return entries;
 }
 
-static void the_file_has_no_name(void **state)
+TEST(the_file_has_no_name)
 {
-    (void)state;
     char dir[256];
     snprintf(dir, sizeof dir, "%s/muon-tier-XXXXXX", tier_model_dir());
     assert_non_null(mkdtemp(dir));
@@ -316,9 +307,8 @@ static void the_file_has_no_name(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-static void a_directory_that_is_not_there_is_named(void **state)
+TEST(a_directory_that_is_not_there_is_named)
 {
-    (void)state;
     tier_model m;
     tier_model_init(&m, 1);
     tier_model_fill(&m);
@@ -332,9 +322,8 @@ static void a_directory_that_is_not_there_is_named(void **state)
     tier_model_free(&m);
 }
 
-static void small_regions_still_have_many_blocks(void **state)
+TEST(small_regions_still_have_many_blocks)
 {
-    (void)state;
     static const struct {
         size_t region, block;
     } cases[] = {{0, 4096},
@@ -350,22 +339,4 @@ static void small_regions_still_have_many_blocks(void **state)
     for (size_t i = 0; i < COUNT(cases); i++)
         assert_int_equal(muon__tier_block_bytes(cases[i].region),
                          cases[i].block > page ? cases[i].block : page);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_stages_change_what_plain_memory_would),
-        cmocka_unit_test(a_budget_of_all_blocks_means_no_traffic),
-        cmocka_unit_test(every_block_moves_once_in_a_cycle),
-        cmocka_unit_test(no_other_pages_than_those_of_the_stage_are_in_memory),
-        cmocka_unit_test(a_large_region_takes_no_more_memory_than_its_budget),
-        cmocka_unit_test(a_fresh_region_is_zero_and_nothing_was_written),
-        cmocka_unit_test(without_bytes_or_blocks_or_stages_there_is_nothing_to_do),
-        cmocka_unit_test(a_negative_budget_is_none),
-        cmocka_unit_test(the_file_has_no_name),
-        cmocka_unit_test(a_directory_that_is_not_there_is_named),
-        cmocka_unit_test(small_regions_still_have_many_blocks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,9 +175,8 @@ static void expect_normal_life(tier_model *m)
 
 /* ---- Creating */
 
-static void creating_fails_with_a_message_and_the_region_as_it_was(void **state)
+TEST(creating_fails_with_a_message_and_the_region_as_it_was)
 {
-    (void)state;
     static const struct {
         fault *f;
         int skip, error;
@@ -210,9 +209,8 @@ static void creating_fails_with_a_message_and_the_region_as_it_was(void **state)
 }
 
 /* Where space cannot be promised, it shows when the region is written. */
-static void a_disk_that_fills_up_half_way_loses_nothing(void **state)
+TEST(a_disk_that_fills_up_half_way_loses_nothing)
 {
-    (void)state;
     for (int cached = 0; cached < 2; cached++) {
         tier_model m;
         init(&m, cached);
@@ -228,9 +226,8 @@ static void a_disk_that_fills_up_half_way_loses_nothing(void **state)
     }
 }
 
-static void memory_refused_at_every_point_of_creation_is_survived(void **state)
+TEST(memory_refused_at_every_point_of_creation_is_survived)
 {
-    (void)state;
     for (int64_t k = 1;; k++) {
         tier_model m;
         init(&m, 1);
@@ -267,9 +264,8 @@ static size_t count_entries(const char *path)
     return entries;
 }
 
-static void a_file_system_without_anonymous_files_has_one_that_loses_its_name(void **state)
+TEST(a_file_system_without_anonymous_files_has_one_that_loses_its_name)
 {
-    (void)state;
     static const int errors[] = {EOPNOTSUPP, EISDIR, EINVAL};
     for (size_t i = 0; i < COUNT(errors); i++) {
         char dir[256];
@@ -287,9 +283,8 @@ static void a_file_system_without_anonymous_files_has_one_that_loses_its_name(vo
     }
 }
 
-static void a_file_system_that_promises_no_space_is_used_all_the_same(void **state)
+TEST(a_file_system_that_promises_no_space_is_used_all_the_same)
 {
-    (void)state;
     static const struct {
         int error, times;
     } cases[] = {{EOPNOTSUPP, ANY}, {ENOSYS, ANY}, {EINTR, 3}};
@@ -309,9 +304,8 @@ static void a_file_system_that_promises_no_space_is_used_all_the_same(void **sta
         }
 }
 
-static void o_direct_is_used_only_where_it_works(void **state)
+TEST(o_direct_is_used_only_where_it_works)
 {
-    (void)state;
     static const struct {
         fault *f;
         int error;
@@ -333,9 +327,8 @@ static void o_direct_is_used_only_where_it_works(void **state)
 }
 
 /* Calls that are interrupted, or do a part. O_DIRECT goes on at a sector, whatever it was given. */
-static void a_part_is_not_the_whole(void **state)
+TEST(a_part_is_not_the_whole)
 {
-    (void)state;
     static const struct {
         int cached, error;
         size_t most;
@@ -354,9 +347,8 @@ static void a_part_is_not_the_whole(void **state)
         }
 }
 
-static void pages_that_cannot_be_dropped_do_no_harm(void **state)
+TEST(pages_that_cannot_be_dropped_do_no_harm)
 {
-    (void)state;
     tier_model m;
     init(&m, 1);
     advice = MADV_DONTNEED;
@@ -368,9 +360,8 @@ static void pages_that_cannot_be_dropped_do_no_harm(void **state)
 
 /* ---- In a cycle */
 
-static void a_failure_in_a_cycle_is_kept(void **state)
+TEST(a_failure_in_a_cycle_is_kept)
 {
-    (void)state;
     static const struct {
         fault *f;
         int error;
@@ -425,9 +416,8 @@ static size_t blocks_in_memory(const tier_model *m)
     return count;
 }
 
-static void a_restore_that_fails_leaves_all_as_before(void **state)
+TEST(a_restore_that_fails_leaves_all_as_before)
 {
-    (void)state;
     for (int cached = 0; cached < 2; cached++)
         for (int skip = 0; skip < 3; skip++) {
             tier_model m;
@@ -459,9 +449,8 @@ static void a_restore_that_fails_leaves_all_as_before(void **state)
 }
 
 /* Block 500 belongs to no stage: it is in the file. */
-static void a_read_or_write_between_cycles_fails_alone(void **state)
+TEST(a_read_or_write_between_cycles_fails_alone)
 {
-    (void)state;
     for (int cached = 0; cached < 2; cached++) {
         tier_model m;
         init(&m, cached);
@@ -479,22 +468,4 @@ static void a_read_or_write_between_cycles_fails_alone(void **state)
         expect_normal_life(&m);
         end(&m);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(creating_fails_with_a_message_and_the_region_as_it_was),
-        cmocka_unit_test(a_disk_that_fills_up_half_way_loses_nothing),
-        cmocka_unit_test(memory_refused_at_every_point_of_creation_is_survived),
-        cmocka_unit_test(a_file_system_without_anonymous_files_has_one_that_loses_its_name),
-        cmocka_unit_test(a_file_system_that_promises_no_space_is_used_all_the_same),
-        cmocka_unit_test(o_direct_is_used_only_where_it_works),
-        cmocka_unit_test(a_part_is_not_the_whole),
-        cmocka_unit_test(pages_that_cannot_be_dropped_do_no_harm),
-        cmocka_unit_test(a_failure_in_a_cycle_is_kept),
-        cmocka_unit_test(a_restore_that_fails_leaves_all_as_before),
-        cmocka_unit_test(a_read_or_write_between_cycles_fails_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,9 +43,8 @@ static muon_status schedule(tier_schedule *plan, size_t nblocks, size_t frames)
     return muon__tier_schedule(plan, &list.stages, nblocks, BLOCK, (int64_t)(frames * BLOCK));
 }
 
-static void a_block_waits_for_its_next_stage_if_that_is_near(void **state)
+TEST(a_block_waits_for_its_next_stage_if_that_is_near)
 {
-    (void)state;
     static const struct {
         const char *uses;
         size_t visits[4][2]; /* first, last */
@@ -78,9 +77,8 @@ static void a_block_waits_for_its_next_stage_if_that_is_near(void **state)
 }
 
 /* The same list needs two blocks if they may wait, and works with one. */
-static void a_block_does_not_wait_where_there_is_no_room(void **state)
+TEST(a_block_does_not_wait_where_there_is_no_room)
 {
-    (void)state;
     static const char *const uses[] = {"101010", "010101"};
     parse_stages(&list, uses, 2);
     tier_schedule plan;
@@ -121,9 +119,8 @@ static void check_plan(const tier_schedule *plan)
     free(ended);
 }
 
-static void every_budget_gives_a_schedule_that_keeps_it(void **state)
+TEST(every_budget_gives_a_schedule_that_keeps_it)
 {
-    (void)state;
     testlib_seed(5);
     for (int round = 0; round < 100; round++) {
         size_t nstages = 1 + testlib_bits() % 20;
@@ -150,9 +147,8 @@ static void every_budget_gives_a_schedule_that_keeps_it(void **state)
 }
 
 /* 64 stages of 4 blocks each: three stages take 12, what is beyond stays. */
-static void what_stays_is_spread_over_the_cycle(void **state)
+TEST(what_stays_is_spread_over_the_cycle)
 {
-    (void)state;
     list_side_by_side(&list, 64, 4);
     for (size_t frames = 4; frames <= 256; frames += 4) {
         tier_schedule plan;
@@ -173,9 +169,8 @@ static void what_stays_is_spread_over_the_cycle(void **state)
 }
 
 /* A block that would come twice in a cycle saves twice as much. */
-static void blocks_with_more_visits_stay_first(void **state)
+TEST(blocks_with_more_visits_stay_first)
 {
-    (void)state;
     static const char *const uses[] = {"1000000000000000", "1000001000001000", "0010000000000000",
                                        "0001000000010000", "0000100000000000", "0000001000000000",
                                        "0000000010000000", "0000000000000100"};
@@ -187,16 +182,4 @@ static void blocks_with_more_visits_stay_first(void **state)
     assert_true(plan.pins[1]);
     assert_true(plan.pins[3]);
     muon__tier_schedule_free(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_block_waits_for_its_next_stage_if_that_is_near),
-        cmocka_unit_test(a_block_does_not_wait_where_there_is_no_room),
-        cmocka_unit_test(every_budget_gives_a_schedule_that_keeps_it),
-        cmocka_unit_test(what_stays_is_spread_over_the_cycle),
-        cmocka_unit_test(blocks_with_more_visits_stay_first),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
