@@ -73,9 +73,8 @@ static void end(trip *t)
 
 static const int counts[] = {1, 3};
 
-static void the_newest_is_what_was_saved_last(void **state)
+TEST(the_newest_is_what_was_saved_last)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(counts); i++) {
         trip t;
         go(&t, counts[i], 0);
@@ -98,9 +97,8 @@ static void the_newest_is_what_was_saved_last(void **state)
     }
 }
 
-static void a_load_falls_back_to_the_runs_own(void **state)
+TEST(a_load_falls_back_to_the_runs_own)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(counts); i++) {
         trip t;
         ship first;
@@ -120,9 +118,8 @@ static void a_load_falls_back_to_the_runs_own(void **state)
     }
 }
 
-static void what_was_abandoned_goes_first(void **state)
+TEST(what_was_abandoned_goes_first)
 {
-    (void)state;
     trip t;
     fleet f;
     ship s;
@@ -156,9 +153,8 @@ static void what_was_abandoned_goes_first(void **state)
     scratch_remove(&t.root);
 }
 
-static void a_damaged_one_that_was_left_behind_is_not_the_newest(void **state)
+TEST(a_damaged_one_that_was_left_behind_is_not_the_newest)
 {
-    (void)state;
     fleet f;
     ship s;
     scratch root = scratch_make();
@@ -179,15 +175,4 @@ static void a_damaged_one_that_was_left_behind_is_not_the_newest(void **state)
     }
     ship_destroy(&s);
     scratch_remove(&root);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_newest_is_what_was_saved_last),
-        cmocka_unit_test(a_load_falls_back_to_the_runs_own),
-        cmocka_unit_test(what_was_abandoned_goes_first),
-        cmocka_unit_test(a_damaged_one_that_was_left_behind_is_not_the_newest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

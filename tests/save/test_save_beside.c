@@ -86,9 +86,8 @@ static void wait_until_written(const squadron *q)
 
 static const int counts[] = {1, 3};
 
-static void weights_state_and_settings_are_those_of_the_start(void **state)
+TEST(weights_state_and_settings_are_those_of_the_start)
 {
-    (void)state;
     for (size_t k = 0; k < COUNT(counts); k++) {
         stage s;
         set_stage(&s, counts[k]);
@@ -123,9 +122,8 @@ static void weights_state_and_settings_are_those_of_the_start(void **state)
     }
 }
 
-static void one_at_a_time(void **state)
+TEST(one_at_a_time)
 {
-    (void)state;
     for (size_t k = 0; k < COUNT(counts); k++) {
         stage s;
         set_stage(&s, counts[k]);
@@ -143,18 +141,16 @@ static void one_at_a_time(void **state)
     }
 }
 
-static void arguments_that_are_null(void **state)
+TEST(arguments_that_are_null)
 {
-    (void)state;
     assert_fails(muon_save_start(NULL, "x", NULL), MUON_E_ARG, "opt must not be NULL");
     assert_fails(muon_save_finish(NULL), MUON_E_ARG, "opt must not be NULL");
     assert_int_equal(muon_save_is_written(NULL), 1);
 }
 
 /* An optimizer that is destroyed meanwhile takes its save with it. */
-static void destroying_the_optimizer_leaves_nothing(void **state)
+TEST(destroying_the_optimizer_leaves_nothing)
 {
-    (void)state;
     for (size_t k = 0; k < COUNT(counts); k++)
         for (int written = 0; written < 2; written++) {
             stage s;
@@ -174,9 +170,8 @@ static void destroying_the_optimizer_leaves_nothing(void **state)
         }
 }
 
-static void a_step_that_exists_is_an_error_at_the_start(void **state)
+TEST(a_step_that_exists_is_an_error_at_the_start)
 {
-    (void)state;
     for (size_t k = 0; k < COUNT(counts); k++) {
         stage s;
         set_stage(&s, counts[k]);
@@ -190,9 +185,8 @@ static void a_step_that_exists_is_an_error_at_the_start(void **state)
 }
 
 /* Somebody else has saved the same step meanwhile: theirs stays. */
-static void a_step_that_came_to_exist_is_an_error_at_the_end(void **state)
+TEST(a_step_that_came_to_exist_is_an_error_at_the_end)
 {
-    (void)state;
     stage s;
     set_stage(&s, 1);
     squadron_ok(&s.q, act_start, s.root.path);
@@ -204,9 +198,8 @@ static void a_step_that_came_to_exist_is_an_error_at_the_end(void **state)
     clear_stage(&s);
 }
 
-static void without_a_thread_it_is_written_at_once(void **state)
+TEST(without_a_thread_it_is_written_at_once)
 {
-    (void)state;
     fleet f;
     ship s, first;
     save_fleet(&f, 1);
@@ -228,9 +221,8 @@ static void without_a_thread_it_is_written_at_once(void **state)
 }
 
 /* Two optimizers save into the same root, each while the other is at it. */
-static void two_optimizers_in_one_root(void **state)
+TEST(two_optimizers_in_one_root)
 {
-    (void)state;
     fleet f;
     ship a, b;
     save_fleet(&f, 1);
@@ -265,9 +257,8 @@ static int refuse(void *user, float *x, int64_t rows, int64_t cols, int64_t ld)
 }
 
 /* A step that fails on all ranks breaks the optimizer, and is when a checkpoint is needed most. */
-static void it_is_completed_after_a_step_that_failed(void **state)
+TEST(it_is_completed_after_a_step_that_failed)
 {
-    (void)state;
     for (int nranks = 1; nranks <= 2; nranks++) {
         scratch root = scratch_make();
         fleet f;
@@ -286,9 +277,8 @@ static void it_is_completed_after_a_step_that_failed(void **state)
 }
 
 /* A relative root is where it was when the save was started, wherever the process has gone since. */
-static void a_relative_root_stays_where_it_was(void **state)
+TEST(a_relative_root_stays_where_it_was)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(counts); i++) {
         fleet f;
         squadron q;
@@ -312,21 +302,4 @@ static void a_relative_root_stays_where_it_was(void **state)
         scratch_remove(&here);
         scratch_remove(&elsewhere);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_state_and_settings_are_those_of_the_start),
-        cmocka_unit_test(one_at_a_time),
-        cmocka_unit_test(a_relative_root_stays_where_it_was),
-        cmocka_unit_test(arguments_that_are_null),
-        cmocka_unit_test(destroying_the_optimizer_leaves_nothing),
-        cmocka_unit_test(a_step_that_exists_is_an_error_at_the_start),
-        cmocka_unit_test(a_step_that_came_to_exist_is_an_error_at_the_end),
-        cmocka_unit_test(without_a_thread_it_is_written_at_once),
-        cmocka_unit_test(two_optimizers_in_one_root),
-        cmocka_unit_test(it_is_completed_after_a_step_that_failed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,21 +153,18 @@ static void check_all(int64_t file_bytes)
     scratch_remove(&first);
 }
 
-static void the_number_of_ranks_is_not_in_the_bytes(void **state)
+TEST(the_number_of_ranks_is_not_in_the_bytes)
 {
-    (void)state;
     check_all(0);
 }
 
-static void nor_in_those_of_many_files(void **state)
+TEST(nor_in_those_of_many_files)
 {
-    (void)state;
     check_all(7000);
 }
 
-static void nor_are_layouts_threads_and_paths(void **state)
+TEST(nor_are_layouts_threads_and_paths)
 {
-    (void)state;
     save_first(save_fleet, 0);
     task t = {.what = "other placements"};
     save_fleet(&t.f, 4);
@@ -197,9 +194,8 @@ static void nor_are_layouts_threads_and_paths(void **state)
 }
 
 /* Pieces of a tensor as a caller gives them, in no order: rows, and ranges of the flattened tensor. */
-static void nor_are_boxes_and_ranges(void **state)
+TEST(nor_are_boxes_and_ranges)
 {
-    (void)state;
     save_first(save_fleet, 0);
     task t = {.what = "boxes and ranges"};
     save_fleet(&t.f, 3);
@@ -227,9 +223,8 @@ static void nor_are_boxes_and_ranges(void **state)
 }
 
 /* Large enough for units that are written by several threads at once. */
-static void nor_are_threads_that_write_together(void **state)
+TEST(nor_are_threads_that_write_together)
 {
-    (void)state;
     static const int counts[] = {1, 2, 3};
     save_first(save_fleet_large, 0);
     for (size_t i = 0; i < COUNT(counts); i++) {
@@ -238,16 +233,4 @@ static void nor_are_threads_that_write_together(void **state)
         check(&t, counts[i]);
     }
     scratch_remove(&first);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_number_of_ranks_is_not_in_the_bytes),
-        cmocka_unit_test(nor_in_those_of_many_files),
-        cmocka_unit_test(nor_are_layouts_threads_and_paths),
-        cmocka_unit_test(nor_are_boxes_and_ranges),
-        cmocka_unit_test(nor_are_threads_that_write_together),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,15 +138,13 @@ static void check_flips(int nranks, size_t stride)
     clear_stage(&s);
 }
 
-static void a_flipped_bit_is_found_and_its_tensor_named(void **state)
+TEST(a_flipped_bit_is_found_and_its_tensor_named)
 {
-    (void)state;
     check_flips(1, 1);
 }
 
-static void on_ranks_everybody_finds_it(void **state)
+TEST(on_ranks_everybody_finds_it)
 {
-    (void)state;
     check_flips(3, 2);
     check_flips(8, 5);
 }
@@ -250,18 +248,16 @@ static void check_outside(int nranks, size_t stride)
     clear_stage(&s);
 }
 
-static void files_that_are_cut_missing_or_changed_are_named(void **state)
+TEST(files_that_are_cut_missing_or_changed_are_named)
 {
-    (void)state;
     check_outside(1, 1);
     check_outside(3, 3);
 }
 
 /* ---- Several are damaged, or all */
 
-static void it_falls_back_as_far_as_it_must(void **state)
+TEST(it_falls_back_as_far_as_it_must)
 {
-    (void)state;
     stage s;
     set_stage(&s, 2);
     flip_tensor(&s, "tall", 0, 0);
@@ -286,9 +282,8 @@ static void it_falls_back_as_far_as_it_must(void **state)
 }
 
 /* Only damage is a reason: what does not fit would not fit before either. */
-static void it_does_not_fall_back_from_what_does_not_fit(void **state)
+TEST(it_does_not_fall_back_from_what_does_not_fit)
 {
-    (void)state;
     stage s;
     ship t;
     set_stage(&s, 1);
@@ -300,9 +295,8 @@ static void it_does_not_fall_back_from_what_does_not_fit(void **state)
     clear_stage(&s);
 }
 
-static void there_is_no_checkpoint_at_all(void **state)
+TEST(there_is_no_checkpoint_at_all)
 {
-    (void)state;
     static const int counts[] = {1, 3};
     for (size_t i = 0; i < COUNT(counts); i++) {
         fleet f;
@@ -336,9 +330,8 @@ static void there_is_no_checkpoint_at_all(void **state)
 }
 
 /* A load of state and weights failed half-way: another one of state alone is not enough. */
-static void what_was_spoilt_must_be_loaded_again(void **state)
+TEST(what_was_spoilt_must_be_loaded_again)
 {
-    (void)state;
     scratch root = scratch_make();
     fleet f;
     ship s;
@@ -365,9 +358,8 @@ static void what_was_spoilt_must_be_loaded_again(void **state)
     scratch_remove(&root);
 }
 
-static void a_directory_that_was_renamed_is_named(void **state)
+TEST(a_directory_that_was_renamed_is_named)
 {
-    (void)state;
     scratch root = scratch_make();
     fleet f;
     ship s;
@@ -382,19 +374,4 @@ static void a_directory_that_was_renamed_is_named(void **state)
     assert_ok(ship_load(&s, to, NULL)); /* by its own path it may be called as one likes */
     ship_destroy(&s);
     scratch_remove(&root);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_flipped_bit_is_found_and_its_tensor_named),
-        cmocka_unit_test(on_ranks_everybody_finds_it),
-        cmocka_unit_test(files_that_are_cut_missing_or_changed_are_named),
-        cmocka_unit_test(it_falls_back_as_far_as_it_must),
-        cmocka_unit_test(it_does_not_fall_back_from_what_does_not_fit),
-        cmocka_unit_test(there_is_no_checkpoint_at_all),
-        cmocka_unit_test(what_was_spoilt_must_be_loaded_again),
-        cmocka_unit_test(a_directory_that_was_renamed_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,9 +34,8 @@ static const char *latest_of(const char *root)
 
 /* ---- Names */
 
-static void steps_have_at_least_eight_digits(void **state)
+TEST(steps_have_at_least_eight_digits)
 {
-    (void)state;
     static const struct {
         int64_t step;
         const char *name;
@@ -59,9 +58,8 @@ static void steps_have_at_least_eight_digits(void **state)
     close_harbour(&h);
 }
 
-static void a_path_may_be_a_root_a_checkpoint_or_latest(void **state)
+TEST(a_path_may_be_a_root_a_checkpoint_or_latest)
 {
-    (void)state;
     static const char *const paths[] = {
         "", "/", "/latest", "/latest/", "/step-00000003", "/step-00000003/", "/./step-00000003//"};
     harbour h;
@@ -82,9 +80,8 @@ static void a_path_may_be_a_root_a_checkpoint_or_latest(void **state)
     close_harbour(&h);
 }
 
-static void a_root_is_made_but_not_what_is_above_it(void **state)
+TEST(a_root_is_made_but_not_what_is_above_it)
 {
-    (void)state;
     harbour h;
     open_harbour(&h);
     assert_ok(ship_save(&h.s, path_of("%s/new", h.root.path), 1));
@@ -98,9 +95,8 @@ static void a_root_is_made_but_not_what_is_above_it(void **state)
 
 /* ---- Arguments */
 
-static void arguments_that_make_no_sense(void **state)
+TEST(arguments_that_make_no_sense)
 {
-    (void)state;
     harbour h;
     open_harbour(&h);
     muon_save_args good = save_args(&h.s, 1), args = good;
@@ -135,9 +131,8 @@ static void arguments_that_make_no_sense(void **state)
     close_harbour(&h);
 }
 
-static void paths_too_long_for_the_system_are_refused(void **state)
+TEST(paths_too_long_for_the_system_are_refused)
 {
-    (void)state;
     static const int lengths[] = {4000, 4080, 4095, 5000, 20000};
     harbour h;
     open_harbour(&h);
@@ -157,9 +152,8 @@ static void paths_too_long_for_the_system_are_refused(void **state)
 
 /* ---- Which ones stay */
 
-static void a_checkpoint_of_the_same_step_is_not_overwritten(void **state)
+TEST(a_checkpoint_of_the_same_step_is_not_overwritten)
 {
-    (void)state;
     harbour h;
     ship old;
     open_harbour(&h);
@@ -175,9 +169,8 @@ static void a_checkpoint_of_the_same_step_is_not_overwritten(void **state)
     close_harbour(&h);
 }
 
-static void replace_exchanges_it(void **state)
+TEST(replace_exchanges_it)
 {
-    (void)state;
     harbour h;
     ship new;
     open_harbour(&h);
@@ -200,9 +193,8 @@ static void replace_exchanges_it(void **state)
     close_harbour(&h);
 }
 
-static void old_ones_go_when_the_new_one_is_complete(void **state)
+TEST(old_ones_go_when_the_new_one_is_complete)
 {
-    (void)state;
     static const struct {
         int64_t step;
         int keep;
@@ -230,9 +222,8 @@ static void old_ones_go_when_the_new_one_is_complete(void **state)
 }
 
 /* What others have put there is nobody's business. */
-static void strange_things_in_the_root_stay(void **state)
+TEST(strange_things_in_the_root_stay)
 {
-    (void)state;
     harbour h;
     open_harbour(&h);
     assert_int_equal(mkdir(path_of("%s/step-1", h.root.path), 0777), 0);
@@ -251,9 +242,8 @@ static void strange_things_in_the_root_stay(void **state)
 }
 
 /* A killed process leaves a directory nobody has a lock on. */
-static void what_a_killed_process_left_is_removed(void **state)
+TEST(what_a_killed_process_left_is_removed)
 {
-    (void)state;
     harbour h;
     open_harbour(&h);
     static const char *const left[] = {".saving-step-00000004", ".saving-step-00000005",
@@ -296,9 +286,8 @@ static void check_shards(const char *dir, const char *kind, int64_t file_bytes)
     muon_checkpoint_close(cp);
 }
 
-static void above_a_size_there_are_several_files_and_an_index(void **state)
+TEST(above_a_size_there_are_several_files_and_an_index)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 100, 5000, 12000, 40000};
     harbour h;
     ship again;
@@ -320,9 +309,8 @@ static void above_a_size_there_are_several_files_and_an_index(void **state)
 }
 
 /* All of a kind just fit, or do not by one byte. */
-static void the_limit_is_exact(void **state)
+TEST(the_limit_is_exact)
 {
-    (void)state;
     harbour h;
     open_harbour(&h);
     muon_checkpoint *cp = NULL;
@@ -348,23 +336,4 @@ static void the_limit_is_exact(void **state)
                         "COMPLETE optimizer-00001-of-00002.safetensors "
                         "optimizer-00002-of-00002.safetensors optimizer.safetensors.index.json");
     close_harbour(&h);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_have_at_least_eight_digits),
-        cmocka_unit_test(a_path_may_be_a_root_a_checkpoint_or_latest),
-        cmocka_unit_test(a_root_is_made_but_not_what_is_above_it),
-        cmocka_unit_test(arguments_that_make_no_sense),
-        cmocka_unit_test(paths_too_long_for_the_system_are_refused),
-        cmocka_unit_test(a_checkpoint_of_the_same_step_is_not_overwritten),
-        cmocka_unit_test(replace_exchanges_it),
-        cmocka_unit_test(old_ones_go_when_the_new_one_is_complete),
-        cmocka_unit_test(strange_things_in_the_root_stay),
-        cmocka_unit_test(what_a_killed_process_left_is_removed),
-        cmocka_unit_test(above_a_size_there_are_several_files_and_an_index),
-        cmocka_unit_test(the_limit_is_exact),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

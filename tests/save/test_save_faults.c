@@ -257,25 +257,22 @@ static const trial saves[] = {
     {"rename, bad disk", RENAME, EIO, 0},
 };
 
-static void a_save_that_fails_leaves_nothing_in_one_process(void **state)
+TEST(a_save_that_fails_leaves_nothing_in_one_process)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(saves); i++)
         for (int beside = 0; beside < 2; beside++)
             save_with_faults(&saves[i], 1, beside, 0);
 }
 
-static void nor_on_ranks_that_all_hear_of_it(void **state)
+TEST(nor_on_ranks_that_all_hear_of_it)
 {
-    (void)state;
     size_t stride = getenv("MUON_TEST_QUICK") ? 3 : 1;
     for (size_t i = 0; i < COUNT(saves); i += stride)
         save_with_faults(&saves[i], 3, (int)i % 2, 0);
 }
 
-static void nor_if_it_happens_on_another_thread(void **state)
+TEST(nor_if_it_happens_on_another_thread)
 {
-    (void)state;
     save_with_faults(&saves[0], 1, 0, 1);
     if (!getenv("MUON_TEST_QUICK")) save_with_faults(&saves[3], 2, 0, 1);
 }
@@ -338,9 +335,8 @@ static const trial loads[] = {
     {"open, too many files", OPEN, EMFILE, 0},
 };
 
-static void a_load_that_fails_is_put_right_by_another(void **state)
+TEST(a_load_that_fails_is_put_right_by_another)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(loads); i++) {
         load_with_faults(&loads[i], 1, 0);
         load_with_faults(&loads[i], 3, 0);
@@ -358,9 +354,8 @@ static muon_status act_load_back(ship *s, void *arg)
     return muon_load(s->opt, arg, &args, NULL);
 }
 
-static void a_load_does_not_take_another_for_the_newest(void **state)
+TEST(a_load_does_not_take_another_for_the_newest)
 {
-    (void)state;
     for (int nranks = 1; nranks <= 3; nranks += 2) {
         stage s;
         notes said;
@@ -394,9 +389,8 @@ static void a_load_does_not_take_another_for_the_newest(void **state)
 }
 
 /* Back from 300 to 100, and from there to 10, which cannot be read while 150 is saved. */
-static void a_save_is_the_newest_whatever_it_cannot_read(void **state)
+TEST(a_save_is_the_newest_whatever_it_cannot_read)
 {
-    (void)state;
     static const int64_t steps[] = {300, 100, 10, 150, 160};
     fleet f;
     ship s;
@@ -416,17 +410,4 @@ static void a_save_is_the_newest_whatever_it_cannot_read(void **state)
     }
     ship_destroy(&s);
     scratch_remove(&root);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_save_that_fails_leaves_nothing_in_one_process),
-        cmocka_unit_test(nor_on_ranks_that_all_hear_of_it),
-        cmocka_unit_test(nor_if_it_happens_on_another_thread),
-        cmocka_unit_test(a_load_that_fails_is_put_right_by_another),
-        cmocka_unit_test(a_load_does_not_take_another_for_the_newest),
-        cmocka_unit_test(a_save_is_the_newest_whatever_it_cannot_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,9 +129,8 @@ static void check_saved(const fleet *f, int nranks, int steps)
     scratch_remove(&root);
 }
 
-static void every_tensor_is_there_with_the_bits_of_one_process(void **state)
+TEST(every_tensor_is_there_with_the_bits_of_one_process)
 {
-    (void)state;
     static const int counts[] = {1, 2, 3, 4, 8};
     for (size_t i = 0; i < COUNT(counts); i++) {
         fleet f;
@@ -140,17 +139,15 @@ static void every_tensor_is_there_with_the_bits_of_one_process(void **state)
     }
 }
 
-static void before_the_first_step_state_is_zero_and_so_are_the_steps(void **state)
+TEST(before_the_first_step_state_is_zero_and_so_are_the_steps)
 {
-    (void)state;
     fleet f;
     save_fleet(&f, 3);
     check_saved(&f, 3, 0);
 }
 
-static void tiny_tensors_and_ranks_that_hold_nothing_of_them(void **state)
+TEST(tiny_tensors_and_ranks_that_hold_nothing_of_them)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "fsdp", 8, NULL);
@@ -162,9 +159,8 @@ static void tiny_tensors_and_ranks_that_hold_nothing_of_them(void **state)
     check_saved(&f, 8, 2);
 }
 
-static void a_model_of_one_element(void **state)
+TEST(a_model_of_one_element)
 {
-    (void)state;
     fleet f;
     fleet_init(&f);
     fleet_mesh(&f, "mesh", "fsdp", 4, NULL);
@@ -172,9 +168,8 @@ static void a_model_of_one_element(void **state)
     check_saved(&f, 4, 2);
 }
 
-static void steps_of_parameters_without_gradients_stand_still(void **state)
+TEST(steps_of_parameters_without_gradients_stand_still)
 {
-    (void)state;
     fleet f;
     ship whole;
     save_fleet(&f, 1);
@@ -191,9 +186,8 @@ static void steps_of_parameters_without_gradients_stand_still(void **state)
     scratch_remove(&root);
 }
 
-static void weights_are_saved_only_if_they_are_given(void **state)
+TEST(weights_are_saved_only_if_they_are_given)
 {
-    (void)state;
     fleet f;
     ship whole;
     save_fleet(&f, 2);
@@ -223,9 +217,8 @@ static void check_real(muon_st *file, const char *key, double want)
     if (got != want) fail_msg("%s is %s, not %.17g", key, text, want);
 }
 
-static void settings_are_in_the_metadata_to_the_bit(void **state)
+TEST(settings_are_in_the_metadata_to_the_bit)
 {
-    (void)state;
     static const double custom[2][3] = {{10.0 / 3, -4.7750, 2.0315}, {1.5, -1.0 / 7, 1e-300}};
     fleet f;
     ship s;
@@ -302,9 +295,8 @@ static const muon_st_entry callers[] = {
     {"formats", "nor this"},
 };
 
-static void the_callers_metadata_comes_back(void **state)
+TEST(the_callers_metadata_comes_back)
 {
-    (void)state;
     fleet f;
     save_fleet(&f, 2);
     scratch root = scratch_make();
@@ -339,9 +331,8 @@ static const struct {
     {"bytes that are no UTF-8", {"key", "\xff"}, MUON_E_NAME, "UTF-8"},
 };
 
-static void reserved_and_broken_metadata_are_refused(void **state)
+TEST(reserved_and_broken_metadata_are_refused)
 {
-    (void)state;
     fleet f;
     ship s;
     save_fleet(&f, 1);
@@ -365,9 +356,8 @@ static void reserved_and_broken_metadata_are_refused(void **state)
 }
 
 /* Names that JSON has to escape, and a long one. */
-static void any_name_of_a_parameter_comes_back(void **state)
+TEST(any_name_of_a_parameter_comes_back)
 {
-    (void)state;
     static char tall[3000];
     memset(tall, 'x', sizeof tall - 1);
     fleet f;
@@ -387,21 +377,4 @@ static void any_name_of_a_parameter_comes_back(void **state)
     ship_destroy(&s);
     ship_destroy(&again);
     scratch_remove(&root);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_tensor_is_there_with_the_bits_of_one_process),
-        cmocka_unit_test(before_the_first_step_state_is_zero_and_so_are_the_steps),
-        cmocka_unit_test(tiny_tensors_and_ranks_that_hold_nothing_of_them),
-        cmocka_unit_test(a_model_of_one_element),
-        cmocka_unit_test(steps_of_parameters_without_gradients_stand_still),
-        cmocka_unit_test(weights_are_saved_only_if_they_are_given),
-        cmocka_unit_test(settings_are_in_the_metadata_to_the_bit),
-        cmocka_unit_test(the_callers_metadata_comes_back),
-        cmocka_unit_test(reserved_and_broken_metadata_are_refused),
-        cmocka_unit_test(any_name_of_a_parameter_comes_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

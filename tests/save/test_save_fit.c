@@ -160,9 +160,8 @@ static void load_and_fail(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
-static void what_does_not_fit_is_named_and_nothing_changes(void **state)
+TEST(what_does_not_fit_is_named_and_nothing_changes)
 {
-    (void)state;
     static const int counts[] = {1, 3};
     shelf s;
     fill_shelf(&s);
@@ -191,9 +190,8 @@ static void name_many(fleet *f, char (*names)[24])
     }
 }
 
-static void the_message_names_three_and_the_log_all(void **state)
+TEST(the_message_names_three_and_the_log_all)
 {
-    (void)state;
     static char names[MANY][24], others[MANY][24];
     static notes said;
     fleet f, g;
@@ -229,9 +227,8 @@ static void the_message_names_three_and_the_log_all(void **state)
 
 /* ---- What is allowed */
 
-static void what_is_missing_may_stay_as_it_is(void **state)
+TEST(what_is_missing_may_stay_as_it_is)
 {
-    (void)state;
     shelf s;
     ship t;
     fleet f;
@@ -264,9 +261,8 @@ static void what_is_missing_may_stay_as_it_is(void **state)
     clear_shelf(&s);
 }
 
-static void what_is_extra_may_be_passed_over(void **state)
+TEST(what_is_extra_may_be_passed_over)
 {
-    (void)state;
     shelf s;
     ship t, want;
     fleet f;
@@ -289,9 +285,8 @@ static void what_is_extra_may_be_passed_over(void **state)
 }
 
 /* Both together, a shape that is wrong is wrong all the same. */
-static void shapes_must_fit_whatever_is_allowed(void **state)
+TEST(shapes_must_fit_whatever_is_allowed)
 {
-    (void)state;
     shelf s;
     ship t;
     fleet f;
@@ -307,9 +302,8 @@ static void shapes_must_fit_whatever_is_allowed(void **state)
 }
 
 /* A checkpoint of state alone: without buffers it loads; with buffers all weights are missing. */
-static void weights_that_were_not_saved_are_missing(void **state)
+TEST(weights_that_were_not_saved_are_missing)
 {
-    (void)state;
     fleet f;
     ship s;
     save_fleet(&f, 1);
@@ -328,9 +322,8 @@ static void weights_that_were_not_saved_are_missing(void **state)
 }
 
 /* Weights in the checkpoint that nobody asks for are not extra, and stay where they are. */
-static void weights_that_are_not_asked_for_are_not_touched(void **state)
+TEST(weights_that_are_not_asked_for_are_not_touched)
 {
-    (void)state;
     shelf s;
     ship t;
     fill_shelf(&s);
@@ -350,9 +343,8 @@ static void weights_that_are_not_asked_for_are_not_touched(void **state)
 
 /* ---- Again and again */
 
-static void a_load_makes_the_optimizer_forget_what_it_was(void **state)
+TEST(a_load_makes_the_optimizer_forget_what_it_was)
 {
-    (void)state;
     shelf s;
     ship t, on;
     fill_shelf(&s);
@@ -375,9 +367,8 @@ static void a_load_makes_the_optimizer_forget_what_it_was(void **state)
 }
 
 /* Parameters have steps of their own: AdamW's bias correction depends on them. */
-static void steps_of_single_parameters_come_back(void **state)
+TEST(steps_of_single_parameters_come_back)
 {
-    (void)state;
     fleet f;
     ship s, t;
     save_fleet(&f, 1);
@@ -403,20 +394,4 @@ static void steps_of_single_parameters_come_back(void **state)
     ship_destroy(&s);
     ship_destroy(&t);
     scratch_remove(&root);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_does_not_fit_is_named_and_nothing_changes),
-        cmocka_unit_test(the_message_names_three_and_the_log_all),
-        cmocka_unit_test(what_is_missing_may_stay_as_it_is),
-        cmocka_unit_test(what_is_extra_may_be_passed_over),
-        cmocka_unit_test(shapes_must_fit_whatever_is_allowed),
-        cmocka_unit_test(weights_that_were_not_saved_are_missing),
-        cmocka_unit_test(weights_that_are_not_asked_for_are_not_touched),
-        cmocka_unit_test(a_load_makes_the_optimizer_forget_what_it_was),
-        cmocka_unit_test(steps_of_single_parameters_come_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,9 +52,8 @@ static const zoo_axes every_kind[] = {
 };
 
 /* Every layout once as the one that saves. */
-static void any_layout_loads_what_any_other_has_saved(void **state)
+TEST(any_layout_loads_what_any_other_has_saved)
 {
-    (void)state;
     zoo z;
     zoo_init(&z);
     enum { N = COUNT(every_kind) };
@@ -65,18 +64,16 @@ static void any_layout_loads_what_any_other_has_saved(void **state)
     }
 }
 
-static void a_checkpoint_from_before_the_first_step_is_one_too(void **state)
+TEST(a_checkpoint_from_before_the_first_step_is_one_too)
 {
-    (void)state;
     static const zoo_axes layouts[] = {{1, 2, 2, 1}, {1, 1, 1, 1}, {2, 1, 1, 3}};
     zoo z;
     zoo_init(&z);
     save_and_resume(&z, 0, layouts, COUNT(layouts));
 }
 
-static void a_save_beside_training_has_the_bits_of_its_step(void **state)
+TEST(a_save_beside_training_has_the_bits_of_its_step)
 {
-    (void)state;
     static const zoo_axes layouts[] = {{1, 2, 2, 1}, {1, 1, 1, 1}, {2, 1, 1, 3}};
     zoo z;
     zoo_init(&z);
@@ -85,9 +82,8 @@ static void a_save_beside_training_has_the_bits_of_its_step(void **state)
     save_and_resume(&z, 0, layouts, COUNT(layouts));
 }
 
-static void missing_gradients_and_skipped_steps_are_remembered(void **state)
+TEST(missing_gradients_and_skipped_steps_are_remembered)
 {
-    (void)state;
     static const zoo_axes layouts[] = {{2, 1, 1, 2}, {1, 3, 1, 1}};
     zoo z;
     zoo_init(&z);
@@ -98,9 +94,8 @@ static void missing_gradients_and_skipped_steps_are_remembered(void **state)
     save_and_resume(&z, 3, layouts, COUNT(layouts));
 }
 
-static void the_reference_path_and_threads_make_no_difference(void **state)
+TEST(the_reference_path_and_threads_make_no_difference)
 {
-    (void)state;
     static const zoo_axes layouts[] = {{1, 3, 1, 1}, {1, 1, 2, 1}};
     zoo z;
     zoo_init(&z);
@@ -109,16 +104,4 @@ static void the_reference_path_and_threads_make_no_difference(void **state)
     z.config.path = MUON_PATH_PIPELINE;
     z.config.threads = 3;
     save_and_resume(&z, 2, layouts, COUNT(layouts));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_layout_loads_what_any_other_has_saved),
-        cmocka_unit_test(a_checkpoint_from_before_the_first_step_is_one_too),
-        cmocka_unit_test(a_save_beside_training_has_the_bits_of_its_step),
-        cmocka_unit_test(missing_gradients_and_skipped_steps_are_remembered),
-        cmocka_unit_test(the_reference_path_and_threads_make_no_difference),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,9 +118,8 @@ static void check_round(voyage *v, int64_t round)
     if (!atomic_load(&v->kept)) fail_msg("nothing was under way");
 }
 
-static void a_save_that_loses_a_rank(void **state)
+TEST(a_save_that_loses_a_rank)
 {
-    (void)state;
     voyage v;
     begin(&v);
     for (v.is_beside = 0; v.is_beside < 2; v.is_beside++)
@@ -128,9 +127,8 @@ static void a_save_that_loses_a_rank(void **state)
     end(&v);
 }
 
-static void a_load_that_loses_a_rank(void **state)
+TEST(a_load_that_loses_a_rank)
 {
-    (void)state;
     voyage v;
     begin(&v);
     assert_ok(ship_save(&v.whole, v.root.path, 7));
@@ -159,21 +157,10 @@ static void save_and_load(int rank, const muon_comm *comm, void *arg)
     rank_check(cling_finish(&c) == 0, "messages were in memory that others free");
 }
 
-static void no_message_is_in_the_callers_memory(void **state)
+TEST(no_message_is_in_the_callers_memory)
 {
-    (void)state;
     voyage v;
     begin(&v);
     ranks_run(RANKS, save_and_load, &v);
     end(&v);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_save_that_loses_a_rank),
-        cmocka_unit_test(a_load_that_loses_a_rank),
-        cmocka_unit_test(no_message_is_in_the_callers_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,16 +122,14 @@ static void check(int nranks, int rank, int beside)
     clear_stage(&s);
 }
 
-static void any_allocation_of_a_save_may_fail(void **state)
+TEST(any_allocation_of_a_save_may_fail)
 {
-    (void)state;
     check(1, 0, 0);
     check(1, 0, 1);
 }
 
-static void on_one_of_several_ranks_too(void **state)
+TEST(on_one_of_several_ranks_too)
 {
-    (void)state;
     check(3, 0, 1);
     check(3, 1, 0);
 }
@@ -154,21 +152,10 @@ static void check_load(int nranks, int rank, ship_fn act)
     clear_stage(&s);
 }
 
-static void any_allocation_of_a_load_may_fail(void **state)
+TEST(any_allocation_of_a_load_may_fail)
 {
-    (void)state;
     check_load(1, 0, act_load);
     check_load(1, 0, act_load_settings);
     check_load(3, 0, act_load);
     check_load(3, 1, act_load_settings);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_allocation_of_a_save_may_fail),
-        cmocka_unit_test(on_one_of_several_ranks_too),
-        cmocka_unit_test(any_allocation_of_a_load_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

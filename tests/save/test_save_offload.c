@@ -75,9 +75,8 @@ static void compare_files(const char *a, const char *b)
 
 static const int counts[] = {1, 2, 5};
 
-static void an_offloaded_state_makes_the_same_files(void **state)
+TEST(an_offloaded_state_makes_the_same_files)
 {
-    (void)state;
     for (size_t k = 0; k < COUNT(counts); k++)
         for (int beside = 0; beside < 2; beside++) {
             stage s;
@@ -98,9 +97,8 @@ static void an_offloaded_state_makes_the_same_files(void **state)
         }
 }
 
-static void it_loads_into_either_kind(void **state)
+TEST(it_loads_into_either_kind)
 {
-    (void)state;
     for (size_t k = 0; k < COUNT(counts); k++)
         for (int saved = 0; saved < 2; saved++) {
             stage s;
@@ -121,9 +119,8 @@ static void it_loads_into_either_kind(void **state)
 }
 
 /* It is written at once, and only synced while steps go on. */
-static void steps_may_follow_before_it_is_finished(void **state)
+TEST(steps_may_follow_before_it_is_finished)
 {
-    (void)state;
     for (size_t k = 0; k < COUNT(counts); k++) {
         stage s;
         set_stage(&s, counts[k]);
@@ -141,9 +138,8 @@ static void steps_may_follow_before_it_is_finished(void **state)
 }
 
 /* State goes to a file, or comes back, while it is being saved. */
-static void it_may_move_meanwhile(void **state)
+TEST(it_may_move_meanwhile)
 {
-    (void)state;
     for (size_t k = 0; k < COUNT(counts); k++)
         for (int first = 0; first < 2; first++) {
             stage s;
@@ -164,9 +160,8 @@ static void it_may_move_meanwhile(void **state)
 }
 
 /* The state's own file has no name: it is never taken for a part of a checkpoint. */
-static void nothing_of_it_is_seen_in_the_root(void **state)
+TEST(nothing_of_it_is_seen_in_the_root)
 {
-    (void)state;
     stage s;
     set_stage(&s, 2);
     save_order order = {s.root.path, 2, 0};
@@ -179,9 +174,8 @@ static void nothing_of_it_is_seen_in_the_root(void **state)
 
 /* A column shard has many short pieces of a stripe, but one piece of it is one piece of the shard: it is
  * read, or written, with one call. */
-static void column_shards_are_read_and_written_about_once(void **state)
+TEST(column_shards_are_read_and_written_about_once)
 {
-    (void)state;
     enum { RANKS = 2 };
     stage s = {.root = scratch_make()};
     fleet_init(&s.f);
@@ -211,17 +205,4 @@ static void column_shards_are_read_and_written_about_once(void **state)
     }
     squadron_destroy(&s.q);
     scratch_remove(&s.root);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_offloaded_state_makes_the_same_files),
-        cmocka_unit_test(it_loads_into_either_kind),
-        cmocka_unit_test(steps_may_follow_before_it_is_finished),
-        cmocka_unit_test(it_may_move_meanwhile),
-        cmocka_unit_test(nothing_of_it_is_seen_in_the_root),
-        cmocka_unit_test(column_shards_are_read_and_written_about_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

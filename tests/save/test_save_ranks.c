@@ -182,9 +182,8 @@ static muon_status act_settle(ship *s, void *arg)
     return status == MUON_OK ? muon_opt_set_clip_norm(s->opt, 0) : status;
 }
 
-static void ranks_that_disagree_save_nothing(void **state)
+TEST(ranks_that_disagree_save_nothing)
 {
-    (void)state;
     stage s;
     set_stage(&s, 60);
     for (size_t i = 0; i < COUNT(saves); i++) {
@@ -277,9 +276,8 @@ static muon_status act_load_oddly(ship *s, void *arg)
     return c.not_at_all ? MUON_OK : muon_load(s->opt, c.path, &c.args, NULL);
 }
 
-static void ranks_that_disagree_load_nothing(void **state)
+TEST(ranks_that_disagree_load_nothing)
 {
-    (void)state;
     stage s;
     set_stage(&s, 60);
     save_order order = {s.root.path, 1, 0};
@@ -309,9 +307,8 @@ static void load_from_nowhere(load_call *c)
     c->path = "/nonexistent";
 }
 
-static void rank_0_says_where(void **state)
+TEST(rank_0_says_where)
 {
-    (void)state;
     static const struct load_case elsewhere = {"elsewhere", load_from_nowhere, MUON_OK, ""};
     stage s;
     set_stage(&s, 60);
@@ -353,9 +350,8 @@ static void check_late(const squadron *q, const char *where)
     }
 }
 
-static void a_rank_that_does_not_come_to_save(void **state)
+TEST(a_rank_that_does_not_come_to_save)
 {
-    (void)state;
     static const save_case late = {"late", save_not, MUON_E_TIMEOUT, ""};
     stage s;
     set_stage(&s, 0.3);
@@ -367,9 +363,8 @@ static void a_rank_that_does_not_come_to_save(void **state)
     clear_stage(&s);
 }
 
-static void a_rank_that_does_not_come_to_load(void **state)
+TEST(a_rank_that_does_not_come_to_load)
 {
-    (void)state;
     static const struct load_case late = {"late", load_not, MUON_E_TIMEOUT, ""};
     stage s;
     set_stage(&s, 0.3);
@@ -407,9 +402,8 @@ static muon_status act_step_but_late(ship *s, void *arg)
     return s->rank == LATE ? MUON_OK : act_step(s, arg);
 }
 
-static void a_rank_that_does_not_come_to_finish(void **state)
+TEST(a_rank_that_does_not_come_to_finish)
 {
-    (void)state;
     stage s;
     set_stage(&s, 0.3);
     squadron_ok(&s.q, act_start, s.root.path);
@@ -422,9 +416,8 @@ static void a_rank_that_does_not_come_to_finish(void **state)
 }
 
 /* The ranks were parted in a step: they cannot agree on the save that was under way either. */
-static void a_save_under_way_ends_with_a_broken_optimizer(void **state)
+TEST(a_save_under_way_ends_with_a_broken_optimizer)
 {
-    (void)state;
     stage s;
     set_stage(&s, 0.3);
     squadron_ok(&s.q, act_start, s.root.path);
@@ -439,18 +432,4 @@ static void a_save_under_way_ends_with_a_broken_optimizer(void **state)
     }
     assert_string_equal(names_in(s.root.path), "");
     clear_stage(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_that_disagree_save_nothing),
-        cmocka_unit_test(ranks_that_disagree_load_nothing),
-        cmocka_unit_test(rank_0_says_where),
-        cmocka_unit_test(a_rank_that_does_not_come_to_save),
-        cmocka_unit_test(a_rank_that_does_not_come_to_load),
-        cmocka_unit_test(a_rank_that_does_not_come_to_finish),
-        cmocka_unit_test(a_save_under_way_ends_with_a_broken_optimizer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

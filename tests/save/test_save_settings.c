@@ -115,9 +115,8 @@ static void check_restored(const ship *t)
     assert_true(muons.nesterov == 0 && muons.lr_mode == MUON_LR_SPECTRAL);
 }
 
-static void groups_are_found_through_their_parameters(void **state)
+TEST(groups_are_found_through_their_parameters)
 {
-    (void)state;
     shelf s;
     fleet f;
     ship t;
@@ -151,9 +150,8 @@ static void load_restored(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&t);
 }
 
-static void on_several_ranks_too(void **state)
+TEST(on_several_ranks_too)
 {
-    (void)state;
     shelf s;
     fill_shelf(&s);
     ranks_run(3, load_restored, &s);
@@ -162,9 +160,8 @@ static void on_several_ranks_too(void **state)
 
 /* What was one group can be two now; each gets the settings. And a group of nothing that was saved
  * stays as it is. */
-static void a_group_may_have_been_split(void **state)
+TEST(a_group_may_have_been_split)
 {
-    (void)state;
     shelf s;
     fleet f;
     ship t;
@@ -188,9 +185,8 @@ static void a_group_may_have_been_split(void **state)
 }
 
 /* Parameters of two groups are one group now: if their settings were the same, why not. */
-static void groups_that_were_alike_may_be_one_now(void **state)
+TEST(groups_that_were_alike_may_be_one_now)
 {
-    (void)state;
     for (int alike = 0; alike < 3; alike++) { /* 1: all but the custom list; 2: that, too */
         fleet f, g;
         ship s, t;
@@ -262,9 +258,8 @@ static void copy_changed(const char *from, const char *to, const char *key, cons
 static notes said;
 
 /* What no load changes: of each param and of the config. */
-static void what_is_fixed_at_creation_is_compared_too(void **state)
+TEST(what_is_fixed_at_creation_is_compared_too)
 {
-    (void)state;
     static const char *const lines[] = {
         "wire is bf16, was f32 when the checkpoint was saved\n",
         "missing_grad is skip, was error when the checkpoint was saved\n",
@@ -317,9 +312,8 @@ static void what_is_fixed_at_creation_is_compared_too(void **state)
 }
 
 /* A group of parameters that were in two: what is another value for either of them is named. */
-static void a_group_that_was_two_is_compared_with_both(void **state)
+TEST(a_group_that_was_two_is_compared_with_both)
 {
-    (void)state;
     shelf s;
     fleet f;
     ship t;
@@ -345,9 +339,8 @@ static void a_group_that_was_two_is_compared_with_both(void **state)
 }
 
 /* A checkpoint of 0.3.0 does not say these things, and nothing is said of them. */
-static void what_was_not_saved_is_not_compared(void **state)
+TEST(what_was_not_saved_is_not_compared)
 {
-    (void)state;
     static const char *const keys[] = {"muon.wire", "muon.dtype.a", "muon.matrices.b"};
     shelf s;
     fleet f;
@@ -377,9 +370,8 @@ static void what_was_not_saved_is_not_compared(void **state)
     clear_shelf(&s);
 }
 
-static void differences_are_warned_of(void **state)
+TEST(differences_are_warned_of)
 {
-    (void)state;
     shelf s;
     fleet f;
     ship t;
@@ -423,9 +415,8 @@ static void differences_are_warned_of(void **state)
 }
 
 /* With the settings the form comes back, so that momentum of another form fits. */
-static void a_form_that_is_restored_fits(void **state)
+TEST(a_form_that_is_restored_fits)
 {
-    (void)state;
     shelf s;
     fleet f;
     ship t;
@@ -446,9 +437,8 @@ static void a_form_that_is_restored_fits(void **state)
 
 /* ---- A locale that writes 0,02 */
 
-static void a_decimal_comma_changes_nothing(void **state)
+TEST(a_decimal_comma_changes_nothing)
 {
-    (void)state;
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "fr_FR.utf8",
                                         "de_DE",       "fr_FR",      "ru_RU.UTF-8"};
     const char *found = NULL;
@@ -515,9 +505,8 @@ static const struct {
     {"muon.clip_norm", NULL, MUON_OK},
 };
 
-static void strange_metadata_are_refused_before_anything_changes(void **state)
+TEST(strange_metadata_are_refused_before_anything_changes)
 {
-    (void)state;
     shelf s;
     ship t;
     fill_shelf(&s);
@@ -541,22 +530,4 @@ static void strange_metadata_are_refused_before_anything_changes(void **state)
     ship_destroy(&t);
     scratch_remove(&copy);
     clear_shelf(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_are_found_through_their_parameters),
-        cmocka_unit_test(on_several_ranks_too),
-        cmocka_unit_test(a_group_may_have_been_split),
-        cmocka_unit_test(groups_that_were_alike_may_be_one_now),
-        cmocka_unit_test(differences_are_warned_of),
-        cmocka_unit_test(what_is_fixed_at_creation_is_compared_too),
-        cmocka_unit_test(a_group_that_was_two_is_compared_with_both),
-        cmocka_unit_test(what_was_not_saved_is_not_compared),
-        cmocka_unit_test(a_form_that_is_restored_fits),
-        cmocka_unit_test(a_decimal_comma_changes_nothing),
-        cmocka_unit_test(strange_metadata_are_refused_before_anything_changes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
