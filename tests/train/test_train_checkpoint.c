@@ -95,9 +95,8 @@ static void set_layout(train_settings *s, const layout *l)
 enum { BUDGET = 40 << 10 };
 
 /* Saved on one layout after every 2nd step, killed in step 6, resumed on another. */
-static void a_stopped_run_goes_on_with_the_same_bits_on_any_ranks(void **state)
+TEST(a_stopped_run_goes_on_with_the_same_bits_on_any_ranks)
 {
-    (void)state;
     static const struct {
         const char *name;
         const model_config *model;
@@ -170,9 +169,8 @@ static void a_stopped_run_goes_on_with_the_same_bits_on_any_ranks(void **state)
     }
 }
 
-static void without_deterministic_the_same_number_of_ranks_does(void **state)
+TEST(without_deterministic_the_same_number_of_ranks_does)
 {
-    (void)state;
     place here = place_of("here");
     train_settings s = settings_of(&experts, 6);
     part *whole = run_part(3, &s, TO_ITS_END);
@@ -186,9 +184,8 @@ static void without_deterministic_the_same_number_of_ranks_does(void **state)
 }
 
 /* Every step is saved, and every run takes one step more; validations are not made again. */
-static void a_run_can_be_resumed_as_often_as_it_has_steps(void **state)
+TEST(a_run_can_be_resumed_as_often_as_it_has_steps)
 {
-    (void)state;
     enum { STEPS = 6 };
     place here = place_of("here");
     train_settings s = settings_of(&dense, STEPS);
@@ -206,9 +203,8 @@ static void a_run_can_be_resumed_as_often_as_it_has_steps(void **state)
     free_part(whole);
 }
 
-static void a_complete_run_takes_no_step_when_it_is_resumed(void **state)
+TEST(a_complete_run_takes_no_step_when_it_is_resumed)
 {
-    (void)state;
     place here = place_of("here");
     train_settings s = settings_of(&dense, 4);
     s.saving = (train_saving){.dir = here.path, .resume = 1};
@@ -253,9 +249,8 @@ static void train_until_interrupted(int rank, const muon_comm *comm, void *arg)
     train_record_free(&record);
 }
 
-static void an_interrupted_run_saves_its_last_step(void **state)
+TEST(an_interrupted_run_saves_its_last_step)
 {
-    (void)state;
     for (int async = 0; async < 2; async++) {
         place here = place_of("here");
         interruption in = {.settings = settings_of(&dense, 8)};
@@ -286,9 +281,8 @@ static void break_weights(train_run *run)
 
 /* Weights that are NaN: nothing changes any more, and ten such steps in a row end the run, wherever it
  * was stopped in between. */
-static void skipped_steps_are_counted_on(void **state)
+TEST(skipped_steps_are_counted_on)
 {
-    (void)state;
     place here = place_of("here");
     train_settings s = settings_of(&dense, 40);
     s.saving = (train_saving){.dir = here.path, .every = 4, .resume = 1};
@@ -315,9 +309,8 @@ static void skipped_steps_are_counted_on(void **state)
     train_record_free(&record);
 }
 
-static void saves_can_fail_and_end_the_run(void **state)
+TEST(saves_can_fail_and_end_the_run)
 {
-    (void)state;
     place here = place_of("here");
     train_settings s = settings_of(&dense, 4);
     train_run *run = NULL;
@@ -336,9 +329,8 @@ static void saves_can_fail_and_end_the_run(void **state)
 
 /* ---- where it begins ---------------------------------------------------------------------------- */
 
-static void without_a_checkpoint_a_run_begins_from_scratch_and_says_so(void **state)
+TEST(without_a_checkpoint_a_run_begins_from_scratch_and_says_so)
 {
-    (void)state;
     place here = place_of("here");
     lines l;
     train_settings s = settings_of(&dense, 2);
@@ -373,9 +365,8 @@ static void damage(const char *dir, const char *name)
     fclose(file);
 }
 
-static void a_damaged_checkpoint_is_named_and_the_one_before_it_is_taken(void **state)
+TEST(a_damaged_checkpoint_is_named_and_the_one_before_it_is_taken)
 {
-    (void)state;
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors"};
     for (size_t i = 0; i < COUNT(files); i++) {
         char name[64];
@@ -399,9 +390,8 @@ static void a_damaged_checkpoint_is_named_and_the_one_before_it_is_taken(void **
     }
 }
 
-static void a_run_can_begin_with_any_checkpoint_and_save_elsewhere(void **state)
+TEST(a_run_can_begin_with_any_checkpoint_and_save_elsewhere)
 {
-    (void)state;
     place here = place_of("here"), there = place_of("there");
     char from[400];
     train_settings s = settings_of(&dense, 6);
@@ -427,19 +417,4 @@ static void a_run_can_begin_with_any_checkpoint_and_save_elsewhere(void **state)
     free_part(whole);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stopped_run_goes_on_with_the_same_bits_on_any_ranks),
-        cmocka_unit_test(without_deterministic_the_same_number_of_ranks_does),
-        cmocka_unit_test(a_run_can_be_resumed_as_often_as_it_has_steps),
-        cmocka_unit_test(a_complete_run_takes_no_step_when_it_is_resumed),
-        cmocka_unit_test(an_interrupted_run_saves_its_last_step),
-        cmocka_unit_test(skipped_steps_are_counted_on),
-        cmocka_unit_test(saves_can_fail_and_end_the_run),
-        cmocka_unit_test(without_a_checkpoint_a_run_begins_from_scratch_and_says_so),
-        cmocka_unit_test(a_damaged_checkpoint_is_named_and_the_one_before_it_is_taken),
-        cmocka_unit_test(a_run_can_begin_with_any_checkpoint_and_save_elsewhere),
-    };
-    return cmocka_run_group_tests(tests, make_root, remove_root);
-}
+AROUND_ALL(make_root, remove_root)

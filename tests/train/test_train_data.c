@@ -28,22 +28,19 @@ static const char *make_file(size_t length)
     return path;
 }
 
-static int make_path(void **state)
+static void make_path(void)
 {
-    (void)state;
     int fd = mkstemp(path);
-    return fd < 0 || close(fd) != 0;
+    assert_true(fd >= 0 && close(fd) == 0);
 }
 
-static int remove_path(void **state)
+static void remove_path(void)
 {
-    (void)state;
-    return unlink(path);
+    assert_int_equal(unlink(path), 0);
 }
 
-static void the_last_tenth_is_for_validation(void **state)
+TEST(the_last_tenth_is_for_validation)
 {
-    (void)state;
     static const struct {
         int64_t length, train, validation;
     } cases[] = {
@@ -67,9 +64,8 @@ static void the_last_tenth_is_for_validation(void **state)
     }
 }
 
-static void too_little_text_is_refused_with_numbers(void **state)
+TEST(too_little_text_is_refused_with_numbers)
 {
-    (void)state;
     static const int lengths[] = {0, 1, CONTEXT, 2 * CONTEXT + 1};
     text t;
     for (size_t i = 0; i < COUNT(lengths); i++) {
@@ -83,9 +79,8 @@ static void too_little_text_is_refused_with_numbers(void **state)
     assert_fails(text_open(&t, "/", CONTEXT), MUON_E_IO, "/: cannot be read: Is a directory");
 }
 
-static void no_memory_for_a_text_is_an_error(void **state)
+TEST(no_memory_for_a_text_is_an_error)
 {
-    (void)state;
     text t;
     make_file(200000); /* its memory grows twice */
     for (int64_t k = 1;; k++) {
@@ -102,9 +97,8 @@ static void no_memory_for_a_text_is_an_error(void **state)
 }
 
 /* The losses in the documentation are those of this text. */
-static void the_built_in_text_never_changes(void **state)
+TEST(the_built_in_text_never_changes)
 {
-    (void)state;
     text t;
     assert_ok(text_open(&t, NULL, 1024));
     assert_int_equal(t.train + t.validation, 2007965);
@@ -112,9 +106,8 @@ static void the_built_in_text_never_changes(void **state)
     text_close(&t);
 }
 
-static void another_byte_gives_another_hash(void **state)
+TEST(another_byte_gives_another_hash)
 {
-    (void)state;
     text a, b;
     assert_ok(text_open(&a, make_file(1000), CONTEXT));
     assert_ok(text_open(&b, path, CONTEXT));
@@ -137,9 +130,8 @@ static int begin_of(const uint8_t *tokens, const uint8_t *next)
     return tokens[0];
 }
 
-static void sequences_are_drawn_by_seed_step_and_number(void **state)
+TEST(sequences_are_drawn_by_seed_step_and_number)
 {
-    (void)state;
     text t;
     assert_ok(text_open(&t, make_file(240), CONTEXT));
     enum { DRAWS = 20000 };
@@ -159,9 +151,8 @@ static void sequences_are_drawn_by_seed_step_and_number(void **state)
     text_close(&t);
 }
 
-static void seed_step_and_number_all_count(void **state)
+TEST(seed_step_and_number_all_count)
 {
-    (void)state;
     uint64_t base = text_draw(1, 2, 3);
     assert_true(base == text_draw(1, 2, 3));
     assert_true(base != text_draw(2, 2, 3));
@@ -171,9 +162,8 @@ static void seed_step_and_number_all_count(void **state)
     assert_true(text_draw(1, 2, 3) != text_draw(2, 1, 3));
 }
 
-static void validation_is_spread_over_its_part(void **state)
+TEST(validation_is_spread_over_its_part)
 {
-    (void)state;
     text t;
     assert_ok(text_open(&t, make_file(240), CONTEXT)); /* 24 of them for validation */
     assert_int_equal(text_validations(&t, CONTEXT, 64), 1);
@@ -202,9 +192,8 @@ static void validation_is_spread_over_its_part(void **state)
 
 /* ---- the schedule ------------------------------------------------------------------------------- */
 
-static void the_learning_rate_rises_stays_and_falls(void **state)
+TEST(the_learning_rate_rises_stays_and_falls)
 {
-    (void)state;
     static const struct {
         schedule s;
         int64_t step;
@@ -235,9 +224,8 @@ static void the_learning_rate_rises_stays_and_falls(void **state)
     }
 }
 
-static void the_learning_rate_is_never_zero(void **state)
+TEST(the_learning_rate_is_never_zero)
 {
-    (void)state;
     for (int steps = 1; steps < 60; steps++)
         for (int part = 0; part <= 10; part++) {
             schedule s = {steps, 0.1 * part, 1 - 0.1 * part, 0};
@@ -250,9 +238,8 @@ static void the_learning_rate_is_never_zero(void **state)
         }
 }
 
-static void bad_schedules_are_refused(void **state)
+TEST(bad_schedules_are_refused)
 {
-    (void)state;
     assert_fails(schedule_check(&(schedule){0, 0, 0, 0}), MUON_E_VALUE, "0 steps");
     assert_fails(schedule_check(&(schedule){9, 0.6, 0.5, 0}), MUON_E_VALUE,
                  "warmup 0.6 and decay 0.5");
@@ -263,9 +250,8 @@ static void bad_schedules_are_refused(void **state)
 
 /* ---- samples ------------------------------------------------------------------------------------ */
 
-static void what_cannot_be_printed_becomes_a_question_mark(void **state)
+TEST(what_cannot_be_printed_becomes_a_question_mark)
 {
-    (void)state;
     static const struct {
         const char *in, *want;
     } cases[] = {
@@ -339,9 +325,8 @@ static char *write_text(const writer *w, sample_settings settings)
     return written;
 }
 
-static void a_sample_follows_its_prompt_and_its_seed(void **state)
+TEST(a_sample_follows_its_prompt_and_its_seed)
 {
-    (void)state;
     writer w = make_writer();
     /* Prompts around the context's length; the sample goes far beyond it. */
     static const char *const prompts[] = {"a", "1234567", "12345678", "123456789",
@@ -366,9 +351,8 @@ static void a_sample_follows_its_prompt_and_its_seed(void **state)
     free_writer(&w);
 }
 
-static void without_temperature_the_likeliest_byte_is_taken(void **state)
+TEST(without_temperature_the_likeliest_byte_is_taken)
 {
-    (void)state;
     writer w = make_writer();
     sample_settings settings = {.bytes = 3, .temperature = 0, .prompt = "ab", .seed = 1};
     char *written = write_text(&w, settings);
@@ -388,23 +372,4 @@ static void without_temperature_the_likeliest_byte_is_taken(void **state)
     free_writer(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_tenth_is_for_validation),
-        cmocka_unit_test(too_little_text_is_refused_with_numbers),
-        cmocka_unit_test(no_memory_for_a_text_is_an_error),
-        cmocka_unit_test(the_built_in_text_never_changes),
-        cmocka_unit_test(another_byte_gives_another_hash),
-        cmocka_unit_test(sequences_are_drawn_by_seed_step_and_number),
-        cmocka_unit_test(seed_step_and_number_all_count),
-        cmocka_unit_test(validation_is_spread_over_its_part),
-        cmocka_unit_test(the_learning_rate_rises_stays_and_falls),
-        cmocka_unit_test(the_learning_rate_is_never_zero),
-        cmocka_unit_test(bad_schedules_are_refused),
-        cmocka_unit_test(what_cannot_be_printed_becomes_a_question_mark),
-        cmocka_unit_test(a_sample_follows_its_prompt_and_its_seed),
-        cmocka_unit_test(without_temperature_the_likeliest_byte_is_taken),
-    };
-    return cmocka_run_group_tests(tests, make_path, remove_path);
-}
+AROUND_ALL(make_path, remove_path)

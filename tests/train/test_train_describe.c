@@ -20,9 +20,8 @@ static model *make(const char *name)
 
 /* ---- configs ----------------------------------------------------------------------------------- */
 
-static void named_sizes_are_good_and_others_are_refused(void **state)
+TEST(named_sizes_are_good_and_others_are_refused)
 {
-    (void)state;
     size_t count = 0;
     model_config config;
     for (const char *name; (name = model_config_name(count)); count++) {
@@ -78,9 +77,8 @@ static void assert_refused(const model_config *config, const char *message)
     if (!strstr(muon_last_error(), message)) fail_msg("the error is '%s'", muon_last_error());
 }
 
-static void wrong_sizes_are_named_with_their_numbers(void **state)
+TEST(wrong_sizes_are_named_with_their_numbers)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(wrongs); i++) {
         model_config config = train_case_named(wrongs[i].from)->config;
         memcpy((char *)&config + wrongs[i].field, &wrongs[i].value, sizeof(int));
@@ -105,9 +103,8 @@ static void wrong_sizes_are_named_with_their_numbers(void **state)
     assert_null(model_config_check(&config));
 }
 
-static void a_model_that_does_not_fit_is_refused_with_a_message(void **state)
+TEST(a_model_that_does_not_fit_is_refused_with_a_message)
 {
-    (void)state;
     model_config config = train_case_named("gqa")->config;
     assert_null(model_create(&config, 0, 1));
     assert_non_null(strstr(muon_last_error(), "batch is 0"));
@@ -120,9 +117,8 @@ static void a_model_that_does_not_fit_is_refused_with_a_message(void **state)
     assert_non_null(strstr(muon_last_error(), "activations"));
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
-    (void)state;
     const train_case *from = train_case_named("moe_shared");
     for (int64_t k = 0;; k++) {
         testlib_allow_allocations(k);
@@ -203,9 +199,8 @@ static void compare_tensors(const char *name, const wanted_tensor *want, size_t 
     trained_destroy(&t);
 }
 
-static void tensors_are_described_one_by_one(void **state)
+TEST(tensors_are_described_one_by_one)
 {
-    (void)state;
     compare_tensors("gqa", gqa_tensors, COUNT(gqa_tensors));
     compare_tensors("moe_mla", mla_tensors, COUNT(mla_tensors));
 }
@@ -246,9 +241,8 @@ static void check_with_libmuon(const model *m, const char *name)
     assert_int_equal(model_attention_layers(m, NULL, 0), config.nattention);
 }
 
-static void libmuon_takes_every_model(void **state)
+TEST(libmuon_takes_every_model)
 {
-    (void)state;
     for (size_t i = 0; i < ntrain_cases; i++) {
         trained t = trained_create(&train_cases[i], 1);
         check_with_libmuon(t.m, t.from->name);
@@ -263,9 +257,8 @@ static void libmuon_takes_every_model(void **state)
 
 /* ---- first values ------------------------------------------------------------------------------ */
 
-static void first_values_have_their_deviation_and_can_be_made_in_parts(void **state)
+TEST(first_values_have_their_deviation_and_can_be_made_in_parts)
 {
-    (void)state;
     model *m = make("tiny");
     for (size_t i = 0; i < model_ntensors(m); i++) {
         const model_tensor *t = model_tensor_at(m, i);
@@ -300,9 +293,8 @@ static void first_values_have_their_deviation_and_can_be_made_in_parts(void **st
 }
 
 /* The same on every machine and in every version, or runs could not be repeated. */
-static void first_values_never_change(void **state)
+TEST(first_values_never_change)
 {
-    (void)state;
     const float want[3] = {-0.29486832f, 0.998143971f, 0.264871418f};
     float got[3];
     model *m = make("tiny");
@@ -317,9 +309,8 @@ static void first_values_never_change(void **state)
 
 /* By hand, for 3 x 11 tokens: GQA has 2 layers of 16 x (24 + 12 + 12 + 24) and 16 x (40 + 20) weights,
  * a head of 256 x 16; and in each layer 4 heads with 66 pairs of 6 + 6. */
-static void operations_are_those_of_the_mathematics(void **state)
+TEST(operations_are_those_of_the_mathematics)
 {
-    (void)state;
     double layer = 16.0 * (72 + 60), pairs = 3 * 66 * 4 * 12.0;
     struct {
         const char *name;
@@ -337,20 +328,4 @@ static void operations_are_those_of_the_mathematics(void **state)
         testlib_assert_error(fabs(both / (3 * forward) - 1), 1e-12, "%s: both", cases[i].name);
         trained_destroy(&t);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(named_sizes_are_good_and_others_are_refused),
-        cmocka_unit_test(wrong_sizes_are_named_with_their_numbers),
-        cmocka_unit_test(a_model_that_does_not_fit_is_refused_with_a_message),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-        cmocka_unit_test(tensors_are_described_one_by_one),
-        cmocka_unit_test(libmuon_takes_every_model),
-        cmocka_unit_test(first_values_have_their_deviation_and_can_be_made_in_parts),
-        cmocka_unit_test(first_values_never_change),
-        cmocka_unit_test(operations_are_those_of_the_mathematics),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

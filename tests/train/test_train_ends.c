@@ -31,18 +31,16 @@ static void train_until_interrupted(int rank, const muon_comm *comm, void *arg)
     train_record_free(&record);
 }
 
-static void an_interrupt_of_one_rank_ends_all_after_the_same_step(void **state)
+TEST(an_interrupt_of_one_rank_ends_all_after_the_same_step)
 {
-    (void)state;
     interruption in = {.settings = settings_of(&dense, 20)};
     ranks_run(3, train_until_interrupted, &in);
     for (int rank = 0; rank < 3; rank++)
         assert_int_equal(in.steps[rank], 3);
 }
 
-static void a_step_without_a_number_is_skipped_and_counted(void **state)
+TEST(a_step_without_a_number_is_skipped_and_counted)
 {
-    (void)state;
     train_settings s = settings_of(&dense, 6);
     train_run *run = NULL;
     train_record record = {0};
@@ -95,15 +93,13 @@ static void diverge(int rank, const muon_comm *comm, void *arg)
     train_record_free(&record);
 }
 
-static void a_run_that_learns_nothing_any_more_fails(void **state)
+TEST(a_run_that_learns_nothing_any_more_fails)
 {
-    (void)state;
     ranks_run(2, diverge, NULL);
 }
 
-static void qk_clip_keeps_logits_bounded(void **state)
+TEST(qk_clip_keeps_logits_bounded)
 {
-    (void)state;
     train_settings s = settings_of(&dense, 60);
     s.optimizer.lr = 0.3; /* much too high: logits grow */
     s.optimizer.weight_decay = 0;
@@ -140,9 +136,8 @@ static void be_refused(int rank, const muon_comm *comm, void *arg)
     train_record_free(&record);
 }
 
-static void settings_that_do_not_fit_are_refused(void **state)
+TEST(settings_that_do_not_fit_are_refused)
 {
-    (void)state;
     train_settings s = settings_of(&dense, 3);
     refusal r = {s, MUON_E_LAYOUT,
                  "mesh: fsdp 2 x ep 2 x replicate 1 are 4 ranks, but there are 3"};
@@ -183,15 +178,13 @@ static void read_another_text(int rank, const muon_comm *comm, void *arg)
     train_record_free(&record);
 }
 
-static void ranks_that_read_different_texts_disagree(void **state)
+TEST(ranks_that_read_different_texts_disagree)
 {
-    (void)state;
     ranks_run(2, read_another_text, NULL);
 }
 
-static void no_memory_is_an_error_at_every_allocation(void **state)
+TEST(no_memory_is_an_error_at_every_allocation)
 {
-    (void)state;
     train_settings s = settings_of(&experts, 2);
     int64_t k = 1;
     for (;; k++) {
@@ -215,16 +208,4 @@ static void no_memory_is_an_error_at_every_allocation(void **state)
     assert_true(k > 20);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_interrupt_of_one_rank_ends_all_after_the_same_step),
-        cmocka_unit_test(a_step_without_a_number_is_skipped_and_counted),
-        cmocka_unit_test(a_run_that_learns_nothing_any_more_fails),
-        cmocka_unit_test(qk_clip_keeps_logits_bounded),
-        cmocka_unit_test(settings_that_do_not_fit_are_refused),
-        cmocka_unit_test(ranks_that_read_different_texts_disagree),
-        cmocka_unit_test(no_memory_is_an_error_at_every_allocation),
-    };
-    return cmocka_run_group_tests(tests, make_text, remove_text);
-}
+AROUND_ALL(make_text, remove_text)

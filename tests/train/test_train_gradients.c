@@ -124,17 +124,8 @@ static void check_case(const train_case *from)
     trained_destroy(&p.t);
 }
 
-static void gradients_are_the_slopes_of_the_loss(void **state)
+TEST(gradients_are_the_slopes_of_the_loss)
 {
-    (void)state;
     for (size_t i = 0; i < ntrain_cases; i++)
         check_case(&train_cases[i]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,9 +27,8 @@ static float exp_of(float x)
     return vector_softmax(&x, 0, 1);
 }
 
-static void exponentials_have_an_error_below_2e_7(void **state)
+TEST(exponentials_have_an_error_below_2e_7)
 {
-    (void)state;
     double worst = 0;
     for (int i = 0; i < 2000000; i++) {
         float x = (float)(-87 + 175 * testlib_uniform());
@@ -47,9 +46,8 @@ static void exponentials_have_an_error_below_2e_7(void **state)
     }
 }
 
-static void sums_and_maxima_do_for_every_length(void **state)
+TEST(sums_and_maxima_do_for_every_length)
 {
-    (void)state;
     enum { MOST = 70 };
     testlib_seed(1);
     float *x = gauss(MOST, 1), *y = gauss(MOST, 1);
@@ -137,9 +135,8 @@ static void run_products(pool *p, int form, float **results)
     }
 }
 
-static void products_agree_with_plain_loops_for_any_threads(void **state)
+TEST(products_agree_with_plain_loops_for_any_threads)
 {
-    (void)state;
     for (int form = 0; form < 3; form++) {
         float *one[COUNT(shape_cases)], *more[COUNT(shape_cases)];
         pool *threads = NULL;
@@ -158,9 +155,8 @@ static void products_agree_with_plain_loops_for_any_threads(void **state)
 
 /* ---- norm -------------------------------------------------------------------------------------- */
 
-static void norms_and_their_gradients_agree_with_the_formulas(void **state)
+TEST(norms_and_their_gradients_agree_with_the_formulas)
 {
-    (void)state;
     enum { ROWS = 70, WIDTH = 13, LD = 17 };
     const double eps = 1e-3;
     testlib_seed(3);
@@ -215,9 +211,8 @@ static rope make_rope(rope_table *table, double theta)
     return r;
 }
 
-static void turned_products_depend_on_the_distance_only(void **state)
+TEST(turned_products_depend_on_the_distance_only)
 {
-    (void)state;
     rope_table table;
     rope r = make_rope(&table, 500);
     testlib_seed(4);
@@ -243,9 +238,8 @@ static void turned_products_depend_on_the_distance_only(void **state)
     free(k);
 }
 
-static void halves_are_turned_in_every_head_and_back_again(void **state)
+TEST(halves_are_turned_in_every_head_and_back_again)
 {
-    (void)state;
     enum { HEADS = 3, FIRST = 2, STRIDE = 11, LD = 40, LENGTH = 5, ROWS = 10 };
     rope_table table;
     rope r = make_rope(&table, 100);
@@ -337,9 +331,8 @@ static attend make_attend(const attend_case *c, float **memory)
                     .scratch = at};
 }
 
-static void attention_and_its_largest_logits_agree_with_plain_loops(void **state)
+TEST(attention_and_its_largest_logits_agree_with_plain_loops)
 {
-    (void)state;
     for (size_t n = 0; n < COUNT(attend_cases); n++) {
         const attend_case *c = &attend_cases[n];
         testlib_seed(n);
@@ -364,9 +357,8 @@ static void attention_and_its_largest_logits_agree_with_plain_loops(void **state
 }
 
 /* To the bit: also keys that share a block with the queries they must not reach. */
-static void later_tokens_change_nothing(void **state)
+TEST(later_tokens_change_nothing)
 {
-    (void)state;
     enum { FROM = 70 };
     attend_case c = {1, 100, 2, 1, 8, 8};
     testlib_seed(6);
@@ -402,9 +394,8 @@ static route route_of(routing *r)
                    r->fractions, r->balance, r->offsets, r->tokens, r->rows,          r->weights};
 }
 
-static void every_token_has_its_rows_and_its_best_experts(void **state)
+TEST(every_token_has_its_rows_and_its_best_experts)
 {
-    (void)state;
     routing r;
     testlib_seed(8);
     testlib_fill_gauss(r.probabilities, TOKENS * EXPERTS, 1);
@@ -438,9 +429,8 @@ static void every_token_has_its_rows_and_its_best_experts(void **state)
             assert_true(r.tokens[row] < r.tokens[row + 1]);
 }
 
-static void ties_go_to_the_lowest_numbers_and_nan_to_somebody(void **state)
+TEST(ties_go_to_the_lowest_numbers_and_nan_to_somebody)
 {
-    (void)state;
     routing r;
     const float logits[][EXPERTS] = {
         {0, 0, 0, 0, 0}, {1, 2, 2, 2, 2}, {NAN, 1, 2, 3, 4}, {0, -100, 0, -100, -100}};
@@ -455,9 +445,8 @@ static void ties_go_to_the_lowest_numbers_and_nan_to_somebody(void **state)
 
 /* Sequence 0: all logits equal, so that the balance is 1 however choices fall. Sequence 1: all choices
  * on the same experts with all the probability. */
-static void balance_is_1_if_even_and_grows_if_not(void **state)
+TEST(balance_is_1_if_even_and_grows_if_not)
 {
-    (void)state;
     routing r;
     for (int i = 0; i < TOKENS * EXPERTS; i++)
         r.probabilities[i] = i < LENGTH * EXPERTS || i % EXPERTS >= TOP_K ? 0 : 60;
@@ -465,22 +454,4 @@ static void balance_is_1_if_even_and_grows_if_not(void **state)
     route_forward(NULL, &all);
     testlib_assert_error(fabs(r.balance[0] - 1), 1e-6, "even");
     testlib_assert_error(fabs(r.balance[1] - (double)EXPERTS / TOP_K), 1e-6, "uneven");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exponentials_have_an_error_below_2e_7),
-        cmocka_unit_test(sums_and_maxima_do_for_every_length),
-        cmocka_unit_test(products_agree_with_plain_loops_for_any_threads),
-        cmocka_unit_test(norms_and_their_gradients_agree_with_the_formulas),
-        cmocka_unit_test(turned_products_depend_on_the_distance_only),
-        cmocka_unit_test(halves_are_turned_in_every_head_and_back_again),
-        cmocka_unit_test(attention_and_its_largest_logits_agree_with_plain_loops),
-        cmocka_unit_test(later_tokens_change_nothing),
-        cmocka_unit_test(every_token_has_its_rows_and_its_best_experts),
-        cmocka_unit_test(ties_go_to_the_lowest_numbers_and_nan_to_somebody),
-        cmocka_unit_test(balance_is_1_if_even_and_grows_if_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

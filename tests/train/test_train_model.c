@@ -61,9 +61,8 @@ static void compare_stored(muon_st *file, const trained *t, const char *name, co
     free(want);
 }
 
-static void loss_gradients_and_logits_are_those_of_pytorch(void **state)
+TEST(loss_gradients_and_logits_are_those_of_pytorch)
 {
-    (void)state;
     muon_st *file = open_fixture();
     for (size_t i = 0; i < ntrain_cases; i++) {
         trained t = trained_create(&train_cases[i], 1);
@@ -116,9 +115,8 @@ static void assert_same_bits(const trained *a, const trained *b, const char *wha
     assert_memory_equal(a->max_logits, b->max_logits, heads * sizeof(float));
 }
 
-static void any_number_of_threads_gives_the_same_bits(void **state)
+TEST(any_number_of_threads_gives_the_same_bits)
 {
-    (void)state;
     for (size_t i = 0; i <= ntrain_cases; i++) {
         const train_case *from = i < ntrain_cases ? &train_cases[i] : &wide;
         trained one = trained_create(from, 1);
@@ -135,9 +133,8 @@ static void any_number_of_threads_gives_the_same_bits(void **state)
 }
 
 /* Memory of an earlier, larger call has no influence. */
-static void a_call_that_does_not_fill_the_model_gives_the_same_bits(void **state)
+TEST(a_call_that_does_not_fill_the_model_gives_the_same_bits)
 {
-    (void)state;
     for (size_t i = 0; i < ntrain_cases; i++) {
         train_case larger = train_cases[i];
         trained small = trained_create(&train_cases[i], 2);
@@ -167,9 +164,8 @@ static void a_call_that_does_not_fill_the_model_gives_the_same_bits(void **state
 
 /* ---- the loss ---------------------------------------------------------------------------------- */
 
-static void equal_logits_cost_log_256(void **state)
+TEST(equal_logits_cost_log_256)
 {
-    (void)state;
     for (size_t i = 0; i < ntrain_cases; i++) {
         trained t = trained_create(&train_cases[i], 1);
         size_t head = trained_find(&t, "head");
@@ -193,9 +189,8 @@ static double cost(const float *logits, uint8_t next)
 
 /* The loss of a text is that of predicting each token from those before it alone: a model that looked
  * ahead would do better. */
-static void each_token_is_predicted_from_those_before_it_alone(void **state)
+TEST(each_token_is_predicted_from_those_before_it_alone)
 {
-    (void)state;
     for (size_t i = 0; i < ntrain_cases; i++) {
         trained t = trained_create(&train_cases[i], 2);
         int length = t.from->config.context;
@@ -213,9 +208,8 @@ static void each_token_is_predicted_from_those_before_it_alone(void **state)
     }
 }
 
-static void a_batch_is_the_mean_of_its_sequences(void **state)
+TEST(a_batch_is_the_mean_of_its_sequences)
 {
-    (void)state;
     for (size_t i = 0; i < ntrain_cases; i++) {
         trained whole = trained_create(&train_cases[i], 2),
                 parts = trained_create(&train_cases[i], 2);
@@ -245,9 +239,8 @@ static void a_batch_is_the_mean_of_its_sequences(void **state)
 
 /* ---- gradients --------------------------------------------------------------------------------- */
 
-static void gradients_are_scaled_and_added(void **state)
+TEST(gradients_are_scaled_and_added)
 {
-    (void)state;
     for (size_t i = 0; i < ntrain_cases; i++) {
         trained once = trained_create(&train_cases[i], 1),
                 twice = trained_create(&train_cases[i], 1);
@@ -271,9 +264,8 @@ static void gradients_are_scaled_and_added(void **state)
 }
 
 /* The gradients lead down: a few steps against them, on every kind of model. */
-static void steps_against_the_gradient_lower_the_loss(void **state)
+TEST(steps_against_the_gradient_lower_the_loss)
 {
-    (void)state;
     for (size_t i = 0; i < ntrain_cases; i++) {
         trained t = trained_create(&train_cases[i], 2);
         double first = trained_run(&t, 1).loss, last = first;
@@ -291,9 +283,8 @@ static void steps_against_the_gradient_lower_the_loss(void **state)
 
 /* ---- memory and bad numbers -------------------------------------------------------------------- */
 
-static void calls_allocate_nothing(void **state)
+TEST(calls_allocate_nothing)
 {
-    (void)state;
     for (size_t i = 0; i < ntrain_cases; i++) {
         trained t = trained_create(&train_cases[i], 2);
         float logits[MODEL_VOCABULARY];
@@ -306,9 +297,8 @@ static void calls_allocate_nothing(void **state)
     }
 }
 
-static void weights_that_are_not_finite_make_a_loss_that_is_not(void **state)
+TEST(weights_that_are_not_finite_make_a_loss_that_is_not)
 {
-    (void)state;
     for (size_t i = 0; i < ntrain_cases; i++) {
         trained t = trained_create(&train_cases[i], 2);
         for (size_t k = 0; k < t.ntensors; k++) {
@@ -324,21 +314,4 @@ static void weights_that_are_not_finite_make_a_loss_that_is_not(void **state)
         }
         trained_destroy(&t);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loss_gradients_and_logits_are_those_of_pytorch),
-        cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
-        cmocka_unit_test(a_call_that_does_not_fill_the_model_gives_the_same_bits),
-        cmocka_unit_test(equal_logits_cost_log_256),
-        cmocka_unit_test(each_token_is_predicted_from_those_before_it_alone),
-        cmocka_unit_test(a_batch_is_the_mean_of_its_sequences),
-        cmocka_unit_test(gradients_are_scaled_and_added),
-        cmocka_unit_test(steps_against_the_gradient_lower_the_loss),
-        cmocka_unit_test(calls_allocate_nothing),
-        cmocka_unit_test(weights_that_are_not_finite_make_a_loss_that_is_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

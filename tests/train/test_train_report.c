@@ -220,9 +220,8 @@ static void check_tags(const char *html)
     if (depth) fail_msg("<%s> is not closed", open[depth - 1]);
 }
 
-static void every_page_is_sound(void **state)
+TEST(every_page_is_sound)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(examples); i++) {
         example e = {.count = 0};
         examples[i].make(&e);
@@ -247,9 +246,8 @@ static void every_page_is_sound(void **state)
 
 /* ---- what pages say ----------------------------------------------------------------------------- */
 
-static void the_page_says_who_is_ahead_and_how_much_sooner(void **state)
+TEST(the_page_says_who_is_ahead_and_how_much_sooner)
 {
-    (void)state;
     example e = {.count = 0};
     make_two(&e);
     /* Down by 0.1 in each 25 steps: 4, 3.9, ... 2.8; the other one falls half as fast, to 3.4. */
@@ -276,9 +274,8 @@ static void the_page_says_who_is_ahead_and_how_much_sooner(void **state)
     free_example(&e);
 }
 
-static void the_page_tells_of_stopped_and_skipped_steps(void **state)
+TEST(the_page_tells_of_stopped_and_skipped_steps)
 {
-    (void)state;
     example e = {.count = 0};
     add_run(&e, &(made_run){"Muon", 1, 300, 120, 1, 0.01});
     e.runs[0].skipped = 3;
@@ -290,9 +287,8 @@ static void the_page_tells_of_stopped_and_skipped_steps(void **state)
     free_example(&e);
 }
 
-static void a_run_without_a_loss_is_no_match(void **state)
+TEST(a_run_without_a_loss_is_no_match)
 {
-    (void)state;
     example e = {.count = 0};
     make_two(&e);
     for (size_t i = 0; i < e.runs[0].nsteps; i++)
@@ -306,9 +302,8 @@ static void a_run_without_a_loss_is_no_match(void **state)
     free_example(&e);
 }
 
-static void text_is_escaped_and_what_is_not_utf8_is_marked(void **state)
+TEST(text_is_escaped_and_what_is_not_utf8_is_marked)
 {
-    (void)state;
     example e = {.count = 0};
     make_hostile(&e);
     char *page = report_of(e.runs, e.count);
@@ -324,9 +319,8 @@ static void text_is_escaped_and_what_is_not_utf8_is_marked(void **state)
     free_example(&e);
 }
 
-static void a_line_has_a_point_for_each_step_and_gaps_where_there_is_none(void **state)
+TEST(a_line_has_a_point_for_each_step_and_gaps_where_there_is_none)
 {
-    (void)state;
     example e = {.count = 0};
     make_two(&e);
     e.runs[0].steps[10].loss = e.runs[0].steps[200].loss = (double)NAN;
@@ -348,9 +342,8 @@ static void a_line_has_a_point_for_each_step_and_gaps_where_there_is_none(void *
     free_example(&e);
 }
 
-static void a_long_run_is_thinned_but_keeps_its_peaks(void **state)
+TEST(a_long_run_is_thinned_but_keeps_its_peaks)
 {
-    (void)state;
     example e = {.count = 0};
     add_run(&e, &(made_run){"Muon", 1, 20000, 20000, 1, 0.01});
     e.runs[0].steps[13333].loss = 9;
@@ -368,13 +361,12 @@ static void a_long_run_is_thinned_but_keeps_its_peaks(void **state)
     free_example(&e);
 }
 
-static void ranks_have_columns_and_very_many_share_them(void **state)
+TEST(ranks_have_columns_and_very_many_share_them)
 {
     static const struct {
         int ranks;
         size_t columns;
     } cases[] = {{1, 0}, {2, 2}, {64, 64}, {128, 128}, {1000, 128}};
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         example e = {.count = 0};
         add_run(&e, &(made_run){"Muon", 1, 2, 2, cases[i].ranks, 0.01});
@@ -387,7 +379,7 @@ static void ranks_have_columns_and_very_many_share_them(void **state)
     }
 }
 
-static void numbers_are_written_as_people_write_them(void **state)
+TEST(numbers_are_written_as_people_write_them)
 {
     const struct {
         page_word got;
@@ -426,7 +418,6 @@ static void numbers_are_written_as_people_write_them(void **state)
         {page_percent(0.0444), "4.4 %"},
         {page_percent(0.123), "12 %"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
         if (strcmp(cases[i].got.text, cases[i].want) != 0)
             fail_msg("case %zu: got '%s', want '%s'", i, cases[i].got.text, cases[i].want);
@@ -434,9 +425,8 @@ static void numbers_are_written_as_people_write_them(void **state)
 
 /* ---- what can go wrong -------------------------------------------------------------------------- */
 
-static void a_page_that_cannot_be_written_says_so_and_leaves_nothing(void **state)
+TEST(a_page_that_cannot_be_written_says_so_and_leaves_nothing)
 {
-    (void)state;
     example e = {.count = 0};
     make_one_step(&e);
     assert_fails(train_report_write(path_of("missing/report.html"), e.runs, 1), MUON_E_IO,
@@ -466,9 +456,8 @@ static void a_page_that_cannot_be_written_says_so_and_leaves_nothing(void **stat
     free_example(&e);
 }
 
-static void without_memory_there_is_no_page_and_no_leak(void **state)
+TEST(without_memory_there_is_no_page_and_no_leak)
 {
-    (void)state;
     example e = {.count = 0};
     make_two(&e);
     int64_t k = 0;
@@ -492,17 +481,17 @@ static void without_memory_there_is_no_page_and_no_leak(void **state)
 
 /* ---- running ------------------------------------------------------------------------------------ */
 
-static int make_folder(void **state)
+static void make_folder(void)
 {
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
+    assert_non_null(mkdtemp(folder));
 }
 
-static int remove_folder(void **state)
+static void remove_folder(void)
 {
-    (void)state;
-    return rmdir(folder);
+    assert_int_equal(rmdir(folder), 0);
 }
+
+AROUND_ALL(make_folder, remove_folder)
 
 static int write_examples(const char *dir)
 {
@@ -524,18 +513,5 @@ static int write_examples(const char *dir)
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--examples") == 0) return write_examples(argv[2]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_page_is_sound),
-        cmocka_unit_test(the_page_says_who_is_ahead_and_how_much_sooner),
-        cmocka_unit_test(the_page_tells_of_stopped_and_skipped_steps),
-        cmocka_unit_test(a_run_without_a_loss_is_no_match),
-        cmocka_unit_test(text_is_escaped_and_what_is_not_utf8_is_marked),
-        cmocka_unit_test(a_line_has_a_point_for_each_step_and_gaps_where_there_is_none),
-        cmocka_unit_test(a_long_run_is_thinned_but_keeps_its_peaks),
-        cmocka_unit_test(ranks_have_columns_and_very_many_share_them),
-        cmocka_unit_test(numbers_are_written_as_people_write_them),
-        cmocka_unit_test(a_page_that_cannot_be_written_says_so_and_leaves_nothing),
-        cmocka_unit_test(without_memory_there_is_no_page_and_no_leak),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return testlib_run();
 }

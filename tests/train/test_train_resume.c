@@ -6,9 +6,8 @@
 
 /* ---- what has changed --------------------------------------------------------------------------- */
 
-static void what_may_change_is_noted_with_both_values(void **state)
+TEST(what_may_change_is_noted_with_both_values)
 {
-    (void)state;
     place here = place_of("here");
     lines l;
     train_settings s = settings_of(&dense, 4);
@@ -49,9 +48,8 @@ static void what_may_change_is_noted_with_both_values(void **state)
     free_part(p);
 }
 
-static void another_number_of_ranks_is_noted_unless_it_makes_no_difference(void **state)
+TEST(another_number_of_ranks_is_noted_unless_it_makes_no_difference)
 {
-    (void)state;
     for (int deterministic = 0; deterministic < 2; deterministic++) {
         place here = place_of("here");
         lines l;
@@ -75,9 +73,8 @@ static void refuse(const train_settings *s, muon_status status, const char *mess
     train_record_free(&record);
 }
 
-static void another_model_is_refused_with_both_values(void **state)
+TEST(another_model_is_refused_with_both_values)
 {
-    (void)state;
     place here = place_of("here");
     train_settings s = settings_of(&dense, 4), other;
     s.saving = (train_saving){.dir = here.path, .resume = 1};
@@ -103,9 +100,8 @@ static void another_model_is_refused_with_both_values(void **state)
     refuse(&other, MUON_E_VALUE, "the run is at step 4, and is to have 3 steps only");
 }
 
-static void what_is_not_asked_for_is_not_overwritten(void **state)
+TEST(what_is_not_asked_for_is_not_overwritten)
 {
-    (void)state;
     place here = place_of("here");
     char from[400];
     train_settings s = settings_of(&dense, 4);
@@ -165,9 +161,8 @@ static muon_checkpoint *write_with(const char *dir, const facts *f, const char *
     return out;
 }
 
-static void progress_is_read_back_or_refused(void **state)
+TEST(progress_is_read_back_or_refused)
 {
-    (void)state;
     static const struct {
         const char *key, *value, *message; /* message NULL: it is fine */
     } cases[] = {
@@ -244,9 +239,8 @@ static void progress_is_read_back_or_refused(void **state)
     train_record_free(&record);
 }
 
-static void metrics_go_on_after_the_last_saved_step(void **state)
+TEST(metrics_go_on_after_the_last_saved_step)
 {
-    (void)state;
     static const char before[] = "{\"run\":\"Muon\",\"step\":1,\"loss\":3}\n"
                                  "{\"run\":\"Muon\",\"step\":10,\"loss\":2}\n"
                                  "{\"run\":\"AdamW\",\"step\":11,\"loss\":2}\n"
@@ -307,9 +301,8 @@ static void assert_no_memory(muon_status status, int64_t k)
 }
 
 /* What is there stays: the last try goes on from it. */
-static void no_memory_is_an_error_in_resuming_and_in_saving(void **state)
+TEST(no_memory_is_an_error_in_resuming_and_in_saving)
 {
-    (void)state;
     enum { OF_A_SAVE = 12 }; /* those of the run itself come first */
     place here = place_of("here");
     train_settings s = settings_of(&dense, 10);
@@ -344,16 +337,4 @@ static void no_memory_is_an_error_in_resuming_and_in_saving(void **state)
     assert_steps(here.path, 1, 2);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_may_change_is_noted_with_both_values),
-        cmocka_unit_test(another_number_of_ranks_is_noted_unless_it_makes_no_difference),
-        cmocka_unit_test(another_model_is_refused_with_both_values),
-        cmocka_unit_test(what_is_not_asked_for_is_not_overwritten),
-        cmocka_unit_test(progress_is_read_back_or_refused),
-        cmocka_unit_test(no_memory_is_an_error_in_resuming_and_in_saving),
-        cmocka_unit_test(metrics_go_on_after_the_last_saved_step),
-    };
-    return cmocka_run_group_tests(tests, make_root, remove_root);
-}
+AROUND_ALL(make_root, remove_root)

@@ -37,9 +37,8 @@ static void assert_same_bits(const outcome *a, const outcome *b, const char *wha
                      (double)b->weights[i], (double)a->weights[i]);
 }
 
-static void deterministic_runs_have_the_same_bits_on_any_mesh(void **state)
+TEST(deterministic_runs_have_the_same_bits_on_any_mesh)
 {
-    (void)state;
     static const struct {
         const char *name;
         const model_config *model;
@@ -80,9 +79,8 @@ static double relative(double a, double b)
     return fabs(a - b) / fabs(b);
 }
 
-static void other_runs_agree_to_four_digits_over_fifty_steps(void **state)
+TEST(other_runs_agree_to_four_digits_over_fifty_steps)
 {
-    (void)state;
     static const int counts[] = {3, 2, 4, 7};
     const model_config *models[] = {&dense, &experts};
     for (size_t k = 0; k < COUNT(models); k++) {
@@ -105,9 +103,8 @@ static void other_runs_agree_to_four_digits_over_fifty_steps(void **state)
 }
 
 /* More ranks than sequences: some have nothing to do, and still take part. */
-static void ranks_without_a_sequence_take_part(void **state)
+TEST(ranks_without_a_sequence_take_part)
 {
-    (void)state;
     train_settings s = settings_of(&dense, 4);
     s.batch = 2;
     crew *one = run_on(1, &s), *many = run_on(5, &s);
@@ -119,9 +116,8 @@ static void ranks_without_a_sequence_take_part(void **state)
     free_crew(many);
 }
 
-static void the_data_are_the_seeds(void **state)
+TEST(the_data_are_the_seeds)
 {
-    (void)state;
     train_settings s = settings_of(&dense, 2);
     crew *a = run_on(1, &s), *b = run_on(1, &s);
     assert_same_bits(&a->out[0], &b->out[0], "the same seed");
@@ -135,9 +131,8 @@ static void the_data_are_the_seeds(void **state)
 
 /* ---- the record --------------------------------------------------------------------------------- */
 
-static void the_record_has_every_step_of_every_rank(void **state)
+TEST(the_record_has_every_step_of_every_rank)
 {
-    (void)state;
     train_settings s = settings_of(&experts, 5);
     s.optimizer.ep = 2;
     crew *f = run_on(2, &s);
@@ -196,9 +191,8 @@ static void cut(const model *m, const char *name, const float *all, float *out, 
 }
 
 /* The weights tell: what the last step took from them is the update, after orthogonalization. */
-static void spectra_are_those_of_the_last_update(void **state)
+TEST(spectra_are_those_of_the_last_update)
 {
-    (void)state;
     enum { STEPS = 3, ROOM = 64 };
     train_settings s = settings_of(&dense, STEPS);
     train_run *run = NULL;
@@ -238,9 +232,8 @@ static void spectra_are_those_of_the_last_update(void **state)
     train_record_free(&record);
 }
 
-static void metrics_are_one_line_of_json_for_each_step(void **state)
+TEST(metrics_are_one_line_of_json_for_each_step)
 {
-    (void)state;
     char path[] = "/tmp/test_train_metrics.XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -283,9 +276,8 @@ static void metrics_are_one_line_of_json_for_each_step(void **state)
     assert_ok(metrics_close(NULL));
 }
 
-static void a_full_disk_is_reported_at_the_end(void **state)
+TEST(a_full_disk_is_reported_at_the_end)
 {
-    (void)state;
     metrics *m = NULL;
     train_step step = {.step = 1, .seconds = 1};
     train_validation validation = {0};
@@ -299,17 +291,4 @@ static void a_full_disk_is_reported_at_the_end(void **state)
     assert_fails(metrics_close(m), MUON_E_IO, "/dev/full: not all could be written: No space left");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deterministic_runs_have_the_same_bits_on_any_mesh),
-        cmocka_unit_test(other_runs_agree_to_four_digits_over_fifty_steps),
-        cmocka_unit_test(ranks_without_a_sequence_take_part),
-        cmocka_unit_test(the_data_are_the_seeds),
-        cmocka_unit_test(the_record_has_every_step_of_every_rank),
-        cmocka_unit_test(spectra_are_those_of_the_last_update),
-        cmocka_unit_test(metrics_are_one_line_of_json_for_each_step),
-        cmocka_unit_test(a_full_disk_is_reported_at_the_end),
-    };
-    return cmocka_run_group_tests(tests, make_text, remove_text);
-}
+AROUND_ALL(make_text, remove_text)

@@ -170,9 +170,8 @@ static void exchange(int rank, const muon_comm *comm, void *arg)
     team_destroy(t);
 }
 
-static void shards_have_the_sum_and_whole_tensors_the_shards(void **state)
+TEST(shards_have_the_sum_and_whole_tensors_the_shards)
 {
-    (void)state;
     static const int meshes[][3] = {{1, 1, 1}, {1, 2, 1}, {1, 1, 2}, {2, 1, 1}, {1, 3, 1},
                                     {1, 2, 2}, {2, 2, 1}, {2, 1, 2}, {1, 5, 1}, {3, 1, 2},
                                     {1, 7, 1}, {2, 2, 2}, {1, 8, 1}, {1, 1, 8}, {8, 1, 1}};
@@ -186,9 +185,8 @@ static void shards_have_the_sum_and_whole_tensors_the_shards(void **state)
 }
 
 /* Without replicas every element goes to its one rank once, and from it to all others once. */
-static void nothing_is_sent_that_nobody_needs(void **state)
+TEST(nothing_is_sent_that_nobody_needs)
 {
-    (void)state;
     fixture f;
     make(&f, 1, 3, 1);
     int64_t cut = 0, whole = 0;
@@ -242,9 +240,8 @@ static void create_in_trouble(int rank, const muon_comm *comm, void *arg)
     team_destroy(words);
 }
 
-static void without_memory_on_one_rank_all_ranks_fail(void **state)
+TEST(without_memory_on_one_rank_all_ranks_fail)
 {
-    (void)state;
     trouble t = {.k = 1};
     make(&t.f, 1, 3, 1);
     for (;; t.k++) {
@@ -285,9 +282,8 @@ static void talk(int rank, const muon_comm *comm, void *arg)
     team_destroy(t);
 }
 
-static void all_ranks_see_all_words(void **state)
+TEST(all_ranks_see_all_words)
 {
-    (void)state;
     for (int size = 1; size <= 5; size++)
         ranks_run(size, talk, NULL);
 }
@@ -316,21 +312,8 @@ static void disagree(int rank, const muon_comm *comm, void *arg)
     team_destroy(t);
 }
 
-static void a_failure_of_one_rank_is_everybodys(void **state)
+TEST(a_failure_of_one_rank_is_everybodys)
 {
-    (void)state;
     for (int bad = 0; bad < 8; bad++)
         ranks_run(3, disagree, &bad);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shards_have_the_sum_and_whole_tensors_the_shards),
-        cmocka_unit_test(nothing_is_sent_that_nobody_needs),
-        cmocka_unit_test(without_memory_on_one_rank_all_ranks_fail),
-        cmocka_unit_test(all_ranks_see_all_words),
-        cmocka_unit_test(a_failure_of_one_rank_is_everybodys),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

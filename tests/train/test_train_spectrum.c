@@ -26,12 +26,11 @@ static void check(const float *x, int64_t rows, int64_t cols, const double *want
                              "%s, value %d: got %.17g, want %.17g", what, i, got[i], want[i]);
 }
 
-static void a_diagonal_matrix_has_its_diagonal(void **state)
+TEST(a_diagonal_matrix_has_its_diagonal)
 {
     static const float diagonal[] = {0.5F, -3, 0, 2, -1e-8F};
     static const double want[] = {3, 2, 0.5, (double)1e-8F, 0};
     static const int64_t shapes[][2] = {{5, 5}, {5, 9}, {9, 5}, {5, 300}};
-    (void)state;
     for (size_t s = 0; s < COUNT(shapes); s++) {
         float *x = zeros(shapes[s][0] * shapes[s][1]);
         for (int64_t i = 0; i < 5; i++)
@@ -41,7 +40,7 @@ static void a_diagonal_matrix_has_its_diagonal(void **state)
     }
 }
 
-static void matrices_with_known_values_have_them(void **state)
+TEST(matrices_with_known_values_have_them)
 {
     static const struct {
         int64_t rows, cols;
@@ -60,7 +59,6 @@ static void matrices_with_known_values_have_them(void **state)
         {2, 2, {1e-30F, 0, 0, 1e-38F}, 2, {(double)1e-30F, (double)1e-38F}},
         {2, 2, {3e38F, 0, 0, 3e38F}, 2, {(double)3e38F, (double)3e38F}},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         char what[32];
         snprintf(what, sizeof what, "case %zu", i);
@@ -69,11 +67,10 @@ static void matrices_with_known_values_have_them(void **state)
 }
 
 /* f32 has rounded what testlib made: by about 6e-8 of the largest value, spread over the matrix. */
-static void chosen_spectra_come_back(void **state)
+TEST(chosen_spectra_come_back)
 {
     enum { ROWS = 90, COLS = 60 };
     static float x[ROWS * COLS];
-    (void)state;
     for (int wide = 0; wide < 2; wide++) {
         double want[COLS];
         int64_t rows = wide ? COLS : ROWS, cols = wide ? ROWS : COLS;
@@ -95,11 +92,10 @@ static void chosen_spectra_come_back(void **state)
 
 /* Powers of two are exact in f32, and reflections of whole numbers nearly so: small values have digits
  * of their own. */
-static void values_of_1e_minus_8_are_not_noise(void **state)
+TEST(values_of_1e_minus_8_are_not_noise)
 {
     static float x[16 * 16];
     double got[16];
-    (void)state;
     /* H diag(s) with H = I - 2 v v' / v'v, v all ones: rows mix, values stay. */
     for (int i = 0; i < 16; i++)
         for (int j = 0; j < 16; j++)
@@ -110,10 +106,9 @@ static void values_of_1e_minus_8_are_not_noise(void **state)
                              got[i]);
 }
 
-static void sums_of_squares_agree_with_the_matrix(void **state)
+TEST(sums_of_squares_agree_with_the_matrix)
 {
     static const int64_t shapes[][2] = {{1, 7}, {7, 1}, {33, 20}, {20, 33}, {64, 64}};
-    (void)state;
     testlib_seed(11);
     for (size_t s = 0; s < COUNT(shapes); s++) {
         int64_t rows = shapes[s][0], cols = shapes[s][1], n = rows < cols ? rows : cols;
@@ -132,12 +127,11 @@ static void sums_of_squares_agree_with_the_matrix(void **state)
     }
 }
 
-static void fewer_values_are_spaced_evenly_with_both_ends(void **state)
+TEST(fewer_values_are_spaced_evenly_with_both_ends)
 {
     enum { N = 300 };
     float *x = zeros((int64_t)N * N);
     double got[TRAIN_SPECTRUM_MOST];
-    (void)state;
     for (int i = 0; i < N; i++)
         x[i * N + i] = (float)(N - i);
     assert_ok(train_singular_values(got, 4, x, N, N));
@@ -157,13 +151,12 @@ static void fewer_values_are_spaced_evenly_with_both_ends(void **state)
 }
 
 /* Five steps of Newton-Schulz take anything above a few thousandths of the norm to about 1. */
-static void orthogonalization_makes_values_equal(void **state)
+TEST(orthogonalization_makes_values_equal)
 {
     enum { ROWS = 48, COLS = 96 };
     static float x[ROWS * COLS];
     char name[] = "layers.0.wq";
     train_spectrum s;
-    (void)state;
     testlib_seed(5);
     testlib_fill_spectrum(x, ROWS, COLS, SPECTRUM_POWER);
     assert_ok(train_spectrum_make(&s, name, 12, x, ROWS, COLS, NULL));
@@ -185,11 +178,10 @@ static void orthogonalization_makes_values_equal(void **state)
     train_spectrum_free(&s);
 }
 
-static void what_has_no_values_is_refused(void **state)
+TEST(what_has_no_values_is_refused)
 {
     float x[4] = {1, NAN, 0, 1};
     train_spectrum s = {.name = "untouched"};
-    (void)state;
     assert_fails(train_spectrum_make(&s, "w", 1, x, 2, 2, NULL), MUON_E_NONFINITE, "");
     x[1] = INFINITY;
     assert_fails(train_spectrum_make(&s, "w", 1, x, 2, 2, NULL), MUON_E_NONFINITE, "");
@@ -202,13 +194,12 @@ static void what_has_no_values_is_refused(void **state)
     assert_string_equal(s.name, "untouched");
 }
 
-static void without_memory_nothing_is_made_or_lost(void **state)
+TEST(without_memory_nothing_is_made_or_lost)
 {
     float x[] = {1, 2, 3, 4};
     int64_t k = 0;
     muon_status status = MUON_E_NOMEM;
     train_spectrum s;
-    (void)state;
     for (; k < 1000 && status != MUON_OK; k++) {
         testlib_allow_allocations(k);
         status = train_spectrum_make(&s, "w", 1, x, 2, 2, NULL);
@@ -218,20 +209,4 @@ static void without_memory_nothing_is_made_or_lost(void **state)
     assert_int_equal(status, MUON_OK);
     assert_true(k > 4);
     train_spectrum_free(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_diagonal_matrix_has_its_diagonal),
-        cmocka_unit_test(matrices_with_known_values_have_them),
-        cmocka_unit_test(chosen_spectra_come_back),
-        cmocka_unit_test(values_of_1e_minus_8_are_not_noise),
-        cmocka_unit_test(sums_of_squares_agree_with_the_matrix),
-        cmocka_unit_test(fewer_values_are_spaced_evenly_with_both_ends),
-        cmocka_unit_test(orthogonalization_makes_values_equal),
-        cmocka_unit_test(what_has_no_values_is_refused),
-        cmocka_unit_test(without_memory_nothing_is_made_or_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

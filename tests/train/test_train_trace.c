@@ -78,10 +78,9 @@ static void check_nesting(const json_t *events, int process, size_t depths[4])
     }
 }
 
-static void slices_nest_on_every_rank(void **state)
+TEST(slices_nest_on_every_rank)
 {
     static const int ranks[] = {1, 2, 64};
-    (void)state;
     for (size_t i = 0; i < COUNT(ranks); i++) {
         made_run how = {"Muon", 1, 20, 20, ranks[i], 0.01};
         train_record run = made_record(&how);
@@ -100,12 +99,11 @@ static void slices_nest_on_every_rank(void **state)
 
 /* Clocks of ranks differ, phases may add up to more than the step they are in, and numbers may be
  * none. */
-static void slices_nest_whatever_clocks_say(void **state)
+TEST(slices_nest_whatever_clocks_say)
 {
     made_run how = {"Muon", 1, 50, 50, 2, 0.01};
     train_record run = made_record(&how);
     size_t depths[4];
-    (void)state;
     for (size_t i = 0; i < 50; i++) {
         run.steps[i].begin *= 0.7; /* before the last one is over */
         run.rank_steps[2 * i].phase[MUON_PHASE_ORTHO] *= 3;
@@ -123,7 +121,7 @@ static void slices_nest_whatever_clocks_say(void **state)
     train_record_free(&run);
 }
 
-static void processes_are_named_for_their_ranks(void **state)
+TEST(processes_are_named_for_their_ranks)
 {
     made_run how = {"Mu\"on\\\n\xff", 1, 2, 2, 2, 0.01};
     train_record run = made_record(&how);
@@ -132,7 +130,6 @@ static void processes_are_named_for_their_ranks(void **state)
                                        "Mu\"on\\\n\xef\xbf\xbd, rank 1",
                                        "Mu\"on\\\n\xef\xbf\xbd, numbers"};
     size_t i, found = 0;
-    (void)state;
     json_array_foreach(events, i, event)
     {
         if (strcmp(text_of(event, "name"), "process_name") != 0) continue;
@@ -147,11 +144,10 @@ static void processes_are_named_for_their_ranks(void **state)
     train_record_free(&run);
 }
 
-static void counters_have_every_finite_number_in_order(void **state)
+TEST(counters_have_every_finite_number_in_order)
 {
     made_run how = {"Muon", 1, 60, 60, 1, 0.01};
     train_record run = made_record(&how);
-    (void)state;
     run.steps[3].loss = (double)NAN;
     run.steps[4].loss = HUGE_VAL;
     json_t *events, *root = trace_of(&run, &events), *event;
@@ -178,19 +174,17 @@ static void counters_have_every_finite_number_in_order(void **state)
     train_record_free(&run);
 }
 
-static void a_run_without_steps_is_a_trace_too(void **state)
+TEST(a_run_without_steps_is_a_trace_too)
 {
     train_record run = {.nranks = 0};
     json_t *events, *root = trace_of(&run, &events);
-    (void)state;
     assert_int_equal(json_array_size(events), 2); /* the name and place of what has no numbers */
     json_decref(root);
 }
 
-static void a_trace_that_cannot_be_written_says_so(void **state)
+TEST(a_trace_that_cannot_be_written_says_so)
 {
     train_record run = {.nranks = 0};
-    (void)state;
     assert_fails(train_trace_write(path_of("missing/trace.json"), &run), MUON_E_IO,
                  "missing/trace.json: cannot be written");
     assert_fails(train_trace_write("/dev/full", &run), MUON_E_IO, "No space left");
@@ -202,27 +196,14 @@ static void a_trace_that_cannot_be_written_says_so(void **state)
     assert_int_equal(status, MUON_E_NOMEM);
 }
 
-static int make_folder(void **state)
+static void make_folder(void)
 {
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
+    assert_non_null(mkdtemp(folder));
 }
 
-static int remove_folder(void **state)
+static void remove_folder(void)
 {
-    (void)state;
-    return rmdir(folder);
+    assert_int_equal(rmdir(folder), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices_nest_on_every_rank),
-        cmocka_unit_test(slices_nest_whatever_clocks_say),
-        cmocka_unit_test(processes_are_named_for_their_ranks),
-        cmocka_unit_test(counters_have_every_finite_number_in_order),
-        cmocka_unit_test(a_run_without_steps_is_a_trace_too),
-        cmocka_unit_test(a_trace_that_cannot_be_written_says_so),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+AROUND_ALL(make_folder, remove_folder)

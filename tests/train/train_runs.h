@@ -44,25 +44,23 @@ static const model_config latent = {.layers = 2,
 /* A text that stays the same, while the built-in one changes with the project. */
 static char text_path[] = "/tmp/test_train_run.XXXXXX";
 
-static inline int make_text(void **state)
+static inline void make_text(void)
 {
-    (void)state;
     static const char *const words[] = {"the ",    "muon ",    "turns ", "a ",
                                         "matrix ", "and ",     "each ",  "update ",
                                         "is ",     "an even ", "one. ",  "so\n"};
     int fd = mkstemp(text_path);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
-    if (!file) return -1;
+    assert_non_null(file);
     testlib_seed(1);
     for (int i = 0; i < 4000; i++)
         fputs(words[testlib_bits() % COUNT(words)], file);
-    return fclose(file);
+    assert_int_equal(fclose(file), 0);
 }
 
-static inline int remove_text(void **state)
+static inline void remove_text(void)
 {
-    (void)state;
-    return remove(text_path);
+    assert_int_equal(remove(text_path), 0);
 }
 
 static inline train_settings settings_of(const model_config *config, int steps)
