@@ -1,7 +1,5 @@
 #include "mpi_test.h"
 
-#include "tests/support/testlib.h"
-
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,22 +39,22 @@ void skip_mpi_test(const char *why)
     skipped = why;
 }
 
-int run_mpi_tests(int *argc, char ***argv, const mpi_test *tests, size_t ntests)
+int run_mpi_tests(int *argc, char ***argv)
 {
     int level = MPI_THREAD_SINGLE;
-    size_t nskipped = 0;
+    size_t nskipped = 0, ntests = 0;
     MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
-    for (size_t i = 0; i < ntests; i++) {
+    for (const testlib_test *t = testlib_first(); t; t = t->next, ntests++) {
         skipped = NULL;
-        if (world_rank == 0) printf("[ RUN      ] %s\n", tests[i].name);
+        if (world_rank == 0) printf("[ RUN      ] %s\n", t->name);
         fflush(stdout);
-        tests[i].run();
+        t->run();
         MPI_Barrier(MPI_COMM_WORLD);
         nskipped += skipped != NULL;
         if (world_rank == 0 && skipped) printf("%s\n", skipped);
-        if (world_rank == 0) printf("[  %s ] %s\n", skipped ? "SKIPPED" : "     OK", tests[i].name);
+        if (world_rank == 0) printf("[  %s ] %s\n", skipped ? "SKIPPED" : "     OK", t->name);
     }
     if (world_rank == 0) {
         printf("[  PASSED  ] %zu test(s) on %d ranks.\n", ntests - nskipped, world_size);

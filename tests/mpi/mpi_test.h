@@ -6,24 +6,12 @@
 #define TESTS_MPI_TEST_H
 
 #include "muon/muon_mpi.h"
-
-#include <stddef.h>
-#include <stdint.h>
-
-typedef struct mpi_test {
-    const char *name;
-    void (*run)(void);
-} mpi_test;
-
-#define MPI_TEST(function)                                                                         \
-    {                                                                                              \
-#function, function                                                                        \
-    }
+#include "tests/support/testlib.h"
 
 extern int world_rank, world_size; /* of MPI_COMM_WORLD */
 
-/* From MPI_Init_thread to MPI_Finalize, for main to return. */
-int run_mpi_tests(int *argc, char ***argv, const mpi_test *tests, size_t ntests);
+/* All that TEST has defined, from MPI_Init_thread to MPI_Finalize, for main to return. */
+int run_mpi_tests(int *argc, char ***argv);
 
 /* For a test that cannot run here; on every rank, for the same reason. It then returns. */
 void skip_mpi_test(const char *why);

@@ -13,7 +13,7 @@ static muon_comm *comm_of_all(void)
     return comm;
 }
 
-static void a_comm_knows_ranks_and_machine(void)
+TEST(a_comm_knows_ranks_and_machine)
 {
     muon_comm *comm = comm_of_all();
     CHECK(comm->rank == world_rank && comm->size == world_size, "rank %d of %d", comm->rank,
@@ -26,7 +26,7 @@ static void a_comm_knows_ranks_and_machine(void)
     muon_mpi_destroy(comm);
 }
 
-static void messages_of_every_size_arrive_in_order(void)
+TEST(messages_of_every_size_arrive_in_order)
 {
     /* Around the cut of the second build, around what transports treat as small, and far above. */
     static const int64_t sizes[] = {1,    7,    999,   1000,  1001,  2000,  3005,
@@ -37,7 +37,7 @@ static void messages_of_every_size_arrive_in_order(void)
     muon_mpi_destroy(comm);
 }
 
-static void many_small_messages_arrive(void)
+TEST(many_small_messages_arrive)
 {
     static const int64_t sizes[] = {8, 4, 60};
     muon_comm *comm = comm_of_all();
@@ -51,7 +51,7 @@ static int other(const muon_comm *comm)
     return comm->rank == 0 ? comm->size - 1 : comm->rank == comm->size - 1 ? 0 : -1;
 }
 
-static void channels_do_not_mix(void)
+TEST(channels_do_not_mix)
 {
     muon_comm *comm = comm_of_all();
     int peer = other(comm);
@@ -82,7 +82,7 @@ static void channels_do_not_mix(void)
     muon_mpi_destroy(comm);
 }
 
-static void batches_of_one_channel_meet_in_the_order_they_start(void)
+TEST(batches_of_one_channel_meet_in_the_order_they_start)
 {
     enum { N = 5 };
     muon_comm *comm = comm_of_all();
@@ -113,7 +113,7 @@ static void batches_of_one_channel_meet_in_the_order_they_start(void)
     muon_mpi_destroy(comm);
 }
 
-static void nothing_to_do_is_done(void)
+TEST(nothing_to_do_is_done)
 {
     muon_comm *comm = comm_of_all();
     muon_batch *empty = open_batch(comm, MUON_SEND, 0, NULL, 0);
@@ -132,7 +132,7 @@ static void nothing_to_do_is_done(void)
     muon_mpi_destroy(comm);
 }
 
-static void a_test_returns_and_says_who_is_late(void)
+TEST(a_test_returns_and_says_who_is_late)
 {
     muon_comm *comm = comm_of_all();
     int last = comm->size - 1, rounds = 3;
@@ -170,7 +170,7 @@ static void a_test_returns_and_says_who_is_late(void)
     muon_mpi_destroy(comm);
 }
 
-static void a_message_of_the_wrong_size_is_an_error(void)
+TEST(a_message_of_the_wrong_size_is_an_error)
 {
     static const struct {
         int64_t sent, expected;
@@ -206,7 +206,7 @@ static void a_message_of_the_wrong_size_is_an_error(void)
 }
 
 /* Small and large (which MPI holds back until the receiver is there), and many. */
-static void active_batches_can_be_closed(void)
+TEST(active_batches_can_be_closed)
 {
     enum { N = 12, LARGE = 200000 };
     static const int64_t sizes[] = {16, LARGE};
@@ -237,7 +237,7 @@ static void active_batches_can_be_closed(void)
     }
 }
 
-static void opening_without_memory_fails_and_leaves_nothing(void)
+TEST(opening_without_memory_fails_and_leaves_nothing)
 {
     muon_comm *comm = comm_of_all();
     char bytes[4000];
@@ -264,17 +264,5 @@ static void opening_without_memory_fails_and_leaves_nothing(void)
 
 int main(int argc, char **argv)
 {
-    static const mpi_test tests[] = {
-        MPI_TEST(a_comm_knows_ranks_and_machine),
-        MPI_TEST(messages_of_every_size_arrive_in_order),
-        MPI_TEST(many_small_messages_arrive),
-        MPI_TEST(channels_do_not_mix),
-        MPI_TEST(batches_of_one_channel_meet_in_the_order_they_start),
-        MPI_TEST(nothing_to_do_is_done),
-        MPI_TEST(a_test_returns_and_says_who_is_late),
-        MPI_TEST(a_message_of_the_wrong_size_is_an_error),
-        MPI_TEST(active_batches_can_be_closed),
-        MPI_TEST(opening_without_memory_fails_and_leaves_nothing),
-    };
-    return run_mpi_tests(&argc, &argv, tests, COUNT(tests));
+    return run_mpi_tests(&argc, &argv);
 }

@@ -16,7 +16,7 @@ static void nap(void)
 
 static const int64_t mixed_sizes[] = {1, 12, 4096, 200000};
 
-static void a_wildcard_receive_of_the_caller_meets_only_the_callers_message(void)
+TEST(a_wildcard_receive_of_the_caller_meets_only_the_callers_message)
 {
     muon_comm *comm = NULL;
     int got = 0, sent = 1000 + world_rank;
@@ -41,7 +41,7 @@ static void a_wildcard_receive_of_the_caller_meets_only_the_callers_message(void
     muon_mpi_destroy(comm);
 }
 
-static void a_probe_of_the_caller_does_not_see_our_messages(void)
+TEST(a_probe_of_the_caller_does_not_see_our_messages)
 {
     muon_comm *comm = NULL;
     CHECK_OK(muon_mpi_create(&comm, MPI_COMM_WORLD));
@@ -67,7 +67,7 @@ static void a_probe_of_the_caller_does_not_see_our_messages(void)
     muon_mpi_destroy(comm);
 }
 
-static void ranks_are_those_of_the_communicator_given(void)
+TEST(ranks_are_those_of_the_communicator_given)
 {
     /* Two halves at once, each with its ranks in reverse. */
     MPI_Comm half = MPI_COMM_NULL;
@@ -84,7 +84,7 @@ static void ranks_are_those_of_the_communicator_given(void)
     muon_mpi_destroy(comm);
 }
 
-static void ranks_outside_of_a_subset_are_not_needed(void)
+TEST(ranks_outside_of_a_subset_are_not_needed)
 {
     MPI_Comm some = MPI_COMM_NULL;
     int last = world_size - 1;
@@ -102,7 +102,7 @@ static void ranks_outside_of_a_subset_are_not_needed(void)
     MPI_Comm_free(&some);
 }
 
-static void two_of_the_same_communicator_do_not_mix(void)
+TEST(two_of_the_same_communicator_do_not_mix)
 {
     enum { N = 2 };
     muon_comm *comm[N] = {NULL, NULL};
@@ -134,7 +134,7 @@ static void two_of_the_same_communicator_do_not_mix(void)
 }
 
 /* Rank 0 gives up while its message to rank 1, which has no communicator any more, is on its way. */
-static void what_nobody_received_does_not_reach_the_next_communicator(void)
+TEST(what_nobody_received_does_not_reach_the_next_communicator)
 {
     for (int round = 0; round < 3; round++) {
         muon_comm *first = NULL, *second = NULL;
@@ -171,7 +171,7 @@ static void what_nobody_received_does_not_reach_the_next_communicator(void)
     }
 }
 
-static void creation_that_fails_on_one_rank_fails_on_all(void)
+TEST(creation_that_fails_on_one_rank_fails_on_all)
 {
     for (int culprit = 0; culprit < world_size; culprit++) {
         muon_comm *comm = NULL;
@@ -193,7 +193,7 @@ static void creation_that_fails_on_one_rank_fails_on_all(void)
     muon_mpi_destroy(comm);
 }
 
-static void an_intercommunicator_is_refused(void)
+TEST(an_intercommunicator_is_refused)
 {
     MPI_Comm half = MPI_COMM_NULL, both = MPI_COMM_NULL;
     int odd = world_rank % 2;
@@ -205,7 +205,7 @@ static void an_intercommunicator_is_refused(void)
     MPI_Comm_free(&half);
 }
 
-static void a_fortran_handle_works_as_well(void)
+TEST(a_fortran_handle_works_as_well)
 {
     muon_comm *comm = NULL;
     CHECK_OK(muon_mpi_create_f(&comm, MPI_Comm_c2f(MPI_COMM_WORLD)));
@@ -216,7 +216,7 @@ static void a_fortran_handle_works_as_well(void)
 }
 
 /* The caller's communicator keeps its error handler and its name. */
-static void the_callers_communicator_stays_as_it_is(void)
+TEST(the_callers_communicator_stays_as_it_is)
 {
     MPI_Comm theirs = MPI_COMM_NULL;
     MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
@@ -237,17 +237,5 @@ static void the_callers_communicator_stays_as_it_is(void)
 
 int main(int argc, char **argv)
 {
-    static const mpi_test tests[] = {
-        MPI_TEST(a_wildcard_receive_of_the_caller_meets_only_the_callers_message),
-        MPI_TEST(a_probe_of_the_caller_does_not_see_our_messages),
-        MPI_TEST(ranks_are_those_of_the_communicator_given),
-        MPI_TEST(ranks_outside_of_a_subset_are_not_needed),
-        MPI_TEST(two_of_the_same_communicator_do_not_mix),
-        MPI_TEST(what_nobody_received_does_not_reach_the_next_communicator),
-        MPI_TEST(creation_that_fails_on_one_rank_fails_on_all),
-        MPI_TEST(an_intercommunicator_is_refused),
-        MPI_TEST(a_fortran_handle_works_as_well),
-        MPI_TEST(the_callers_communicator_stays_as_it_is),
-    };
-    return run_mpi_tests(&argc, &argv, tests, COUNT(tests));
+    return run_mpi_tests(&argc, &argv);
 }

@@ -38,7 +38,7 @@ static const char *text_of_late(void)
     return text;
 }
 
-static void a_rank_that_never_steps_is_named(void)
+TEST(a_rank_that_never_steps_is_named)
 {
     fleet f;
     ship s;
@@ -60,7 +60,7 @@ static void a_rank_that_never_steps_is_named(void)
     muon_mpi_destroy(comm);
 }
 
-static void a_rank_that_steps_too_late_does_not_hang(void)
+TEST(a_rank_that_steps_too_late_does_not_hang)
 {
     fleet f;
     ship s;
@@ -79,7 +79,7 @@ static void a_rank_that_steps_too_late_does_not_hang(void)
     muon_mpi_destroy(comm);
 }
 
-static void a_rank_that_never_creates_is_named(void)
+TEST(a_rank_that_never_creates_is_named)
 {
     fleet f;
     ship s;
@@ -91,7 +91,7 @@ static void a_rank_that_never_creates_is_named(void)
     muon_mpi_destroy(comm);
 }
 
-static void another_list_of_parameters_is_the_same_error_everywhere(void)
+TEST(another_list_of_parameters_is_the_same_error_everywhere)
 {
     fleet f;
     ship s;
@@ -107,7 +107,7 @@ static void another_list_of_parameters_is_the_same_error_everywhere(void)
 }
 
 /* Refused in the agreement: no bit changes, and the next step has the bits of one process. */
-static void what_is_refused_changes_nothing_and_can_be_repaired(void)
+TEST(what_is_refused_changes_nothing_and_can_be_repaired)
 {
     fleet f;
     ship s, whole;
@@ -151,7 +151,7 @@ static int fail_on_last(void *user, float *x, int64_t rows, int64_t cols, int64_
     return is_last();
 }
 
-static void a_callback_that_fails_in_mid_step_fails_everywhere(void)
+TEST(a_callback_that_fails_in_mid_step_fails_everywhere)
 {
     fleet f;
     ship s;
@@ -174,13 +174,5 @@ static void a_callback_that_fails_in_mid_step_fails_everywhere(void)
 
 int main(int argc, char **argv)
 {
-    static const mpi_test tests[] = {
-        MPI_TEST(another_list_of_parameters_is_the_same_error_everywhere),
-        MPI_TEST(what_is_refused_changes_nothing_and_can_be_repaired),
-        MPI_TEST(a_callback_that_fails_in_mid_step_fails_everywhere),
-        MPI_TEST(a_rank_that_never_steps_is_named),
-        MPI_TEST(a_rank_that_steps_too_late_does_not_hang),
-        MPI_TEST(a_rank_that_never_creates_is_named),
-    };
-    return run_mpi_tests(&argc, &argv, tests, COUNT(tests));
+    return run_mpi_tests(&argc, &argv);
 }

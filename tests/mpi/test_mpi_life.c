@@ -17,7 +17,7 @@ static void init(int level)
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
 }
 
-static void before_init(void)
+TEST(before_init)
 {
     muon_comm *comm = NULL;
     CHECK_FAILS(muon_mpi_create(&comm, MPI_COMM_WORLD), MUON_E_COMM,
@@ -29,7 +29,7 @@ static void before_init(void)
     MPI_Finalize();
 }
 
-static void after_finalize(void)
+TEST(after_finalize)
 {
     muon_comm *comm = NULL;
     init(MPI_THREAD_FUNNELED);
@@ -39,7 +39,7 @@ static void after_finalize(void)
 }
 
 /* A program that cleans up in the wrong order. */
-static void destroy_after_finalize(void)
+TEST(destroy_after_finalize)
 {
     muon_comm *comm = NULL;
     int value = 1;
@@ -61,7 +61,7 @@ static void count_release(void *memory)
 }
 
 /* What was still under way when its communicator was destroyed, and is done when MPI ends. */
-static void release_in_finalize(void)
+TEST(release_in_finalize)
 {
     enum { BYTES = 4 << 20 };
     muon_comm *comm = NULL;
@@ -91,7 +91,7 @@ static void release_in_finalize(void)
     CHECK(released == (world_rank == 0), "released %d times", released);
 }
 
-static void thread_single(void)
+TEST(thread_single)
 {
     muon_comm *comm = NULL;
     int level = -1;
@@ -116,7 +116,7 @@ static void *create_here(void *comm)
     return status == MUON_E_COMM ? message : NULL;
 }
 
-static void another_thread(void)
+TEST(another_thread)
 {
     muon_comm *comm = NULL;
     pthread_t thread;
@@ -135,14 +135,10 @@ static void another_thread(void)
 
 int main(int argc, char **argv)
 {
-    static const mpi_test cases[] = {
-        MPI_TEST(before_init),         MPI_TEST(after_finalize), MPI_TEST(destroy_after_finalize),
-        MPI_TEST(release_in_finalize), MPI_TEST(thread_single),  MPI_TEST(another_thread),
-    };
-    for (size_t i = 0; i < COUNT(cases); i++)
-        if (argc == 2 && strcmp(argv[1], cases[i].name) == 0) {
-            cases[i].run();
-            printf("%s: ok\n", cases[i].name);
+    for (const testlib_test *t = testlib_first(); t; t = t->next)
+        if (argc == 2 && strcmp(argv[1], t->name) == 0) {
+            t->run();
+            printf("%s: ok\n", t->name);
             return 0;
         }
     fprintf(stderr, "test_mpi_life: which case?\n");

@@ -36,7 +36,7 @@ static unsigned char *make_memory(uint64_t seed)
 
 /* Rank 0 gives up a message to rank 1, or one from it; then nothing but `muon_mpi_create` and
  * `muon_mpi_destroy` looks after it until rank 1 comes. */
-static void memory_stays_until_a_late_rank_has_met_its_message(void)
+TEST(memory_stays_until_a_late_rank_has_met_its_message)
 {
     enum { SEED = 5 };
     muon_comm *comm = comm_of_all();
@@ -71,7 +71,7 @@ static void memory_stays_until_a_late_rank_has_met_its_message(void)
     CHECK(released == (world_rank == 0), "released %d times", released);
 }
 
-static void a_receive_that_meets_nothing_keeps_nothing(void)
+TEST(a_receive_that_meets_nothing_keeps_nothing)
 {
     muon_comm *comm = comm_of_all();
     unsigned char *memory = make_memory(1);
@@ -86,7 +86,7 @@ static void a_receive_that_meets_nothing_keeps_nothing(void)
     muon_mpi_destroy(comm);
 }
 
-static void a_communicator_that_has_lost_messages_is_refused(void)
+TEST(a_communicator_that_has_lost_messages_is_refused)
 {
     muon_comm *comm = comm_of_all();
     static char bytes[8];
@@ -108,7 +108,7 @@ static void a_communicator_that_has_lost_messages_is_refused(void)
 }
 
 /* The last test of this program: nobody ever receives what rank 0 sends, and MPI_Finalize comes. */
-static void mpi_can_be_finalized_with_messages_under_way(void)
+TEST(mpi_can_be_finalized_with_messages_under_way)
 {
     muon_comm *comm = comm_of_all();
     if (comm->rank == 0) {
@@ -123,11 +123,5 @@ static void mpi_can_be_finalized_with_messages_under_way(void)
 
 int main(int argc, char **argv)
 {
-    static const mpi_test tests[] = {
-        MPI_TEST(memory_stays_until_a_late_rank_has_met_its_message),
-        MPI_TEST(a_receive_that_meets_nothing_keeps_nothing),
-        MPI_TEST(a_communicator_that_has_lost_messages_is_refused),
-        MPI_TEST(mpi_can_be_finalized_with_messages_under_way),
-    };
-    return run_mpi_tests(&argc, &argv, tests, COUNT(tests));
+    return run_mpi_tests(&argc, &argv);
 }

@@ -36,7 +36,7 @@ static void run_case(const random_case *c, const muon_comm *comm)
     random_whole_free(&whole);
 }
 
-static void any_layout_gives_the_bits_of_one_process(void)
+TEST(any_layout_gives_the_bits_of_one_process)
 {
     static random_case c;
     muon_comm *comm = NULL;
@@ -51,9 +51,8 @@ static void any_layout_gives_the_bits_of_one_process(void)
 
 int main(int argc, char **argv)
 {
-    static const mpi_test tests[] = {MPI_TEST(any_layout_gives_the_bits_of_one_process)};
     if (getenv("MUON_TEST_QUICK")) ncases = 5;
     if (argc > 1) ncases = atoi(argv[1]);
     if (argc > 2) first_seed = strtoull(argv[2], NULL, 10);
-    return run_mpi_tests(&argc, &argv, tests, COUNT(tests));
+    return run_mpi_tests(&argc, &argv);
 }

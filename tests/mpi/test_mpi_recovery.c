@@ -87,7 +87,7 @@ static void train_again(const ship *whole)
     muon_mpi_destroy(comm);
 }
 
-static void ranks_go_on_after_a_timeout_in_mid_step(void)
+TEST(ranks_go_on_after_a_timeout_in_mid_step)
 {
     fleet f;
     ship whole;
@@ -103,8 +103,5 @@ static void ranks_go_on_after_a_timeout_in_mid_step(void)
 
 int main(int argc, char **argv)
 {
-    static const mpi_test tests[] = {
-        MPI_TEST(ranks_go_on_after_a_timeout_in_mid_step),
-    };
-    return run_mpi_tests(&argc, &argv, tests, COUNT(tests));
+    return run_mpi_tests(&argc, &argv);
 }

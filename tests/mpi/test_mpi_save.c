@@ -81,14 +81,14 @@ static void save_and_resume(zoo *z)
     zoo_run_free(whole);
 }
 
-static void any_mesh_resumes_what_any_other_has_saved(void)
+TEST(any_mesh_resumes_what_any_other_has_saved)
 {
     zoo z;
     zoo_init(&z);
     save_and_resume(&z);
 }
 
-static void beside_training_too(void)
+TEST(beside_training_too)
 {
     zoo z;
     zoo_init(&z);
@@ -131,7 +131,7 @@ static void scrap(vessel *v)
     remove_root(&v->root);
 }
 
-static void ranks_that_disagree_save_nothing(void)
+TEST(ranks_that_disagree_save_nothing)
 {
     if (world_size == 1) {
         skip_mpi_test("it takes two to disagree");
@@ -151,7 +151,7 @@ static void ranks_that_disagree_save_nothing(void)
     scrap(&v);
 }
 
-static void a_damaged_tensor_is_named_on_every_rank(void)
+TEST(a_damaged_tensor_is_named_on_every_rank)
 {
     vessel v;
     launch(&v);
@@ -174,11 +174,5 @@ static void a_damaged_tensor_is_named_on_every_rank(void)
 
 int main(int argc, char **argv)
 {
-    static const mpi_test tests[] = {
-        MPI_TEST(any_mesh_resumes_what_any_other_has_saved),
-        MPI_TEST(beside_training_too),
-        MPI_TEST(ranks_that_disagree_save_nothing),
-        MPI_TEST(a_damaged_tensor_is_named_on_every_rank),
-    };
-    return run_mpi_tests(&argc, &argv, tests, COUNT(tests));
+    return run_mpi_tests(&argc, &argv);
 }

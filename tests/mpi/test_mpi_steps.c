@@ -31,14 +31,14 @@ static void compare_layouts(zoo *z, int stride)
     zoo_run_free(whole);
 }
 
-static void every_mesh_gives_the_bits_of_one_process(void)
+TEST(every_mesh_gives_the_bits_of_one_process)
 {
     zoo z;
     zoo_init(&z);
     compare_layouts(&z, world_size <= 4 ? 1 : 4);
 }
 
-static void a_narrow_wire_and_skipped_parts_do_too(void)
+TEST(a_narrow_wire_and_skipped_parts_do_too)
 {
     zoo z;
     zoo_init(&z);
@@ -49,7 +49,7 @@ static void a_narrow_wire_and_skipped_parts_do_too(void)
     compare_layouts(&z, world_size <= 4 ? 3 : 9);
 }
 
-static void the_reference_path_does_too(void)
+TEST(the_reference_path_does_too)
 {
     zoo z;
     zoo_init(&z);
@@ -57,7 +57,7 @@ static void the_reference_path_does_too(void)
     compare_layouts(&z, world_size <= 4 ? 3 : 9);
 }
 
-static void threads_and_small_waves_do_too(void)
+TEST(threads_and_small_waves_do_too)
 {
     zoo z;
     zoo_init(&z);
@@ -79,7 +79,7 @@ static void fill(fleet *f)
     fleet_add(f, ADAMWS, "norm", NULL, "0: fsdp", SHAPE(41));
 }
 
-static void a_step_allocates_nothing(void)
+TEST(a_step_allocates_nothing)
 {
     fleet f;
     ship s;
@@ -97,7 +97,7 @@ static void a_step_allocates_nothing(void)
 }
 
 /* The caller's messages go on around ours, and between two optimizers that share a communicator. */
-static void the_callers_messages_and_two_optimizers_do_not_meet(void)
+TEST(the_callers_messages_and_two_optimizers_do_not_meet)
 {
     enum { N = 2, STEPS = 4 };
     fleet f;
@@ -134,13 +134,5 @@ static void the_callers_messages_and_two_optimizers_do_not_meet(void)
 
 int main(int argc, char **argv)
 {
-    static const mpi_test tests[] = {
-        MPI_TEST(every_mesh_gives_the_bits_of_one_process),
-        MPI_TEST(a_narrow_wire_and_skipped_parts_do_too),
-        MPI_TEST(the_reference_path_does_too),
-        MPI_TEST(threads_and_small_waves_do_too),
-        MPI_TEST(a_step_allocates_nothing),
-        MPI_TEST(the_callers_messages_and_two_optimizers_do_not_meet),
-    };
-    return run_mpi_tests(&argc, &argv, tests, COUNT(tests));
+    return run_mpi_tests(&argc, &argv);
 }

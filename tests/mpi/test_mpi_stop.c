@@ -57,7 +57,7 @@ static void end_without(ship *s, muon_comm *comm)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void a_process_that_stops_before_a_step_is_named(void)
+TEST(a_process_that_stops_before_a_step_is_named)
 {
     for (int rank = 0; rank < world_size; rank++) {
         fleet f;
@@ -82,7 +82,7 @@ static void a_process_that_stops_before_a_step_is_named(void)
 }
 
 /* The owner of the only matrix waits for what the stopped one would send, all others for the owner. */
-static void a_process_that_stops_in_mid_step_is_named(void)
+TEST(a_process_that_stops_in_mid_step_is_named)
 {
     for (int rank = 0; rank < world_size; rank++) {
         fleet f;
@@ -110,7 +110,7 @@ static void a_process_that_stops_in_mid_step_is_named(void)
     }
 }
 
-static void ranks_in_different_calls_go_on(void)
+TEST(ranks_in_different_calls_go_on)
 {
     fleet f;
     ship s, whole;
@@ -143,10 +143,5 @@ static void ranks_in_different_calls_go_on(void)
 
 int main(int argc, char **argv)
 {
-    static const mpi_test tests[] = {
-        MPI_TEST(ranks_in_different_calls_go_on),
-        MPI_TEST(a_process_that_stops_before_a_step_is_named),
-        MPI_TEST(a_process_that_stops_in_mid_step_is_named),
-    };
-    return run_mpi_tests(&argc, &argv, tests, COUNT(tests));
+    return run_mpi_tests(&argc, &argv);
 }
