@@ -2,7 +2,6 @@
  * checked it before, gives neither its list of metadata nor the places of tensors. */
 #include "cli/ckpt/source.h"
 
-#include "cli/core/patterns.h"
 #include "cli/core/tensors.h"
 
 #include "muon/comm.h"
@@ -223,11 +222,12 @@ int64_t ckpt_bytes(const ckpt_source *s)
 
 size_t ckpt_match(const ckpt_source *s, const char *pattern, char *hit)
 {
-    const char **names = cli_alloc(s->count, sizeof *names);
-    for (size_t i = 0; i < s->count; i++)
-        names[i] = s->tensors[i].name;
-    size_t found = patterns_match(pattern, names, s->count, hit);
-    free(names);
+    size_t found = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        if (!muon_glob_match(pattern, s->tensors[i].name)) continue;
+        hit[i] = 1;
+        found++;
+    }
     return found;
 }
 

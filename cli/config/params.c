@@ -1,6 +1,5 @@
 /* "params" and "classify": the tensors of a file become parameters with matrices and a group. */
 #include "cli/config/config.h"
-#include "cli/core/patterns.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -79,18 +78,6 @@ static const field rule_fields[] = {
     {.key = "ranges", .type = FIELD_ANY, .offset = offsetof(rule, layout.ranges_at)},
 };
 
-/* Which parameters a pattern matches: hit[i] is 1 or 0; returns how many. */
-static size_t find_matches(const config *c, const char *pattern, char *hit)
-{
-    const char **names = cli_alloc(c->nparams, sizeof *names);
-    for (size_t i = 0; i < c->nparams; i++)
-        names[i] = c->params[i].name;
-    memset(hit, 0, c->nparams);
-    size_t found = patterns_match(pattern, names, c->nparams, hit);
-    free(names);
-    return found;
-}
-
 static int apply(const rule *r, int group, muon_param *param)
 {
     if (r->matrices) param->matrices = r->matrices;
@@ -103,17 +90,18 @@ static int apply(const rule *r, int group, muon_param *param)
 /* Every pattern of the rule must find something to do. */
 static int apply_all(config *c, const node *at, const rule *r, int group)
 {
-    char *hit = cli_alloc(c->nparams, 1);
-    int code = CLI_DONE;
-    for (size_t k = 0; k < r->match.count && code == CLI_DONE; k++) {
-        if (!find_matches(c, r->match.items[k], hit))
-            code = node_fail(at, "'%s' matches none of the %zu parameters", r->match.items[k],
-                             c->nparams);
-        for (size_t i = 0; i < c->nparams && code == CLI_DONE; i++)
-            if (hit[i]) code = apply(r, group, &c->params[i]);
+    for (size_t k = 0; k < r->match.count; k++) {
+        const char *pattern = r->match.items[k];
+        size_t found = 0;
+        for (size_t i = 0; i < c->nparams; i++) {
+            if (!muon_glob_match(pattern, c->params[i].name)) continue;
+            DO(apply(r, group, &c->params[i]));
+            found++;
+        }
+        if (!found)
+            return node_fail(at, "'%s' matches none of the %zu parameters", pattern, c->nparams);
     }
-    free(hit);
-    return code;
+    return CLI_DONE;
 }
 
 static int read_rule(config *c, const node *at, rule *r)

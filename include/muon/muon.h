@@ -232,6 +232,8 @@ typedef struct muon_classifier {
 MUON_API void muon_classifier_init(muon_classifier *classifier, size_t struct_size);
 MUON_API muon_status muon_classify(muon_param *params, size_t nparams,
                                    const muon_classifier *classifier);
+/* 1: the glob matches the whole name, as in a muon_classifier; 0: it does not. */
+MUON_API int muon_glob_match(const char *pattern, const char *name);
 
 /* ---- 3. Groups: the update rule ------------------------------------------------------------ */
 

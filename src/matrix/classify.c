@@ -20,7 +20,7 @@ static const char *const default_adamw[] = {"*embed*", "*lm_head*", "*wte*", "*w
 static int matches(const pattern_list *list, const char *name)
 {
     for (size_t i = 0; i < list->n; i++) {
-        if (muon__glob_match(list->patterns[i], name)) return 1;
+        if (muon_glob_match(list->patterns[i], name)) return 1;
     }
     return 0;
 }
@@ -40,7 +40,7 @@ static muon_status check_patterns(const pattern_list *list, const muon_param *pa
         const char *pattern = list->patterns[i];
         REQUIRE(pattern, E_ARG, "%s_patterns[%zu] is NULL", list->what, i);
         size_t p = 0;
-        while (p < nparams && !muon__glob_match(pattern, name_at(params, p)))
+        while (p < nparams && !muon_glob_match(pattern, name_at(params, p)))
             p++;
         REQUIRE(p < nparams, E_NAME, "%s pattern '%s' matches none of the %zu parameters",
                 list->what, pattern, nparams);

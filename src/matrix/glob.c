@@ -1,7 +1,7 @@
 /* glob.c - one pass with one place to go back to: the last '*'. An earlier '*' need never grow,
  * because whatever it could still swallow the last one can swallow too. So the time is at most
  * length of pattern times length of name, whatever the pattern. */
-#include "matrix/matrix.h"
+#include "muon/muon.h"
 
 /* Characters, not bytes: names may be UTF-8, where bytes 10xxxxxx continue a character. */
 static const char *next_character(const char *s)
@@ -12,7 +12,7 @@ static const char *next_character(const char *s)
     return s;
 }
 
-int muon__glob_match(const char *pattern, const char *name)
+int muon_glob_match(const char *pattern, const char *name)
 {
     const char *after_star = NULL, *resume = NULL; /* of the last '*': pattern and name after it */
     while (*name) {

@@ -52,7 +52,4 @@ muon_status muon__matrix_check_shape(int ndim, const int64_t *shape);
  * each. Cut to `size` bytes with "..." at the end, always terminated. */
 void muon__matrix_explain(const matrix_spec *spec, char *buffer, size_t size);
 
-/* Glob over the whole name: '*' any run, '?' one character; everything else literal. */
-int muon__glob_match(const char *pattern, const char *name);
-
 #endif
