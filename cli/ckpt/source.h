@@ -14,7 +14,6 @@ typedef struct ckpt_source {
     char *path;                      /* the checkpoint's directory, or the file */
     muon_checkpoint *checkpoint;     /* NULL: a plain file */
     muon_st *file;                   /* NULL: a checkpoint */
-    int fd;                          /* of the plain file */
     json_t *metadata;                /* strings by key, without what the files have by themselves */
     muon_checkpoint_tensor *tensors; /* of a plain file: without crc32c */
     size_t count;

@@ -39,10 +39,18 @@ MUON_API muon_status muon_st_get(const muon_st *file, size_t index, muon_st_tens
                                  size_t tensor_size);
 MUON_API int64_t muon_st_find(const muon_st *file, const char *name);            /* index, or -1 */
 MUON_API const char *muon_st_get_metadata(const muon_st *file, const char *key); /* NULL: absent */
+/* The keys of the metadata, sorted; NULL: there are no more. */
+MUON_API const char *muon_st_get_key(const muon_st *file, size_t index);
+/* Where the tensor's first byte is in the file, for programs that map it; -1: there is no such tensor. */
+MUON_API int64_t muon_st_get_offset(const muon_st *file, size_t index);
 
 /* The tensor's bytes as they are. `bytes` must be exactly the tensor's size. If reading fails (the
  * file was cut short meanwhile, the disk is bad), the buffer may be partly filled. */
 MUON_API muon_status muon_st_read(muon_st *file, size_t index, void *data, size_t bytes);
+/* Bytes offset .. offset + bytes of the tensor, as they are, so that a large one need not be in memory. Both
+ * may run in several threads at once. */
+MUON_API muon_status muon_st_read_part(muon_st *file, size_t index, int64_t offset, void *data,
+                                       size_t bytes);
 /* The tensor converted to f32: F32, BF16 and F16 exactly, F64 rounded to nearest even; others are
  * MUON_E_DTYPE. `count` must be exactly the number of elements. */
 MUON_API muon_status muon_st_read_f32(muon_st *file, size_t index, float *data, size_t count);

@@ -102,6 +102,31 @@ static void check_header(const uint8_t *data, size_t size)
     free(text);
 }
 
+/* Two parts are the whole, where muon_st_get_offset says; nothing is read beyond them. */
+static void check_parts(muon_st *file, size_t index, const char *whole, size_t size)
+{
+    size_t cut = size / 3;
+    char *parts = malloc(size + 1);
+    PROMISE(parts);
+    PROMISE(muon_st_read_part(file, index, 0, parts, cut) == MUON_OK);
+    PROMISE(muon_st_read_part(file, index, (int64_t)cut, parts + cut, size - cut) == MUON_OK);
+    PROMISE(memcmp(parts, whole, size) == 0);
+    PROMISE(muon_st_read_part(file, index, (int64_t)cut, parts, size - cut + 1) == MUON_E_ARG);
+    PROMISE(muon_st_get_offset(file, index) >= ST_LENGTH_BYTES);
+    free(parts);
+}
+
+/* The metadata are those that can be asked for, each key once and in order. */
+static void check_metadata(const muon_st *file)
+{
+    const char *key, *before = NULL;
+    for (size_t i = 0; (key = muon_st_get_key(file, i)); i++) {
+        PROMISE(muon_st_get_metadata(file, key));
+        PROMISE(!before || strcmp(before, key) < 0);
+        before = key;
+    }
+}
+
 /* Every tensor of an accepted file can be found and read, and together they are all of the data. */
 static void check_tensors(muon_st *file, size_t size)
 {
@@ -115,6 +140,7 @@ static void check_tensors(muon_st *file, size_t size)
         char *bytes = malloc(t.bytes + 1);
         PROMISE(bytes);
         PROMISE(muon_st_read(file, i, bytes, t.bytes) == MUON_OK);
+        check_parts(file, i, bytes, t.bytes);
         free(bytes);
 
         size_t count = 1;
@@ -146,6 +172,7 @@ static void check_file(const uint8_t *data, size_t size)
     if (status == MUON_OK) {
         fuzz_accepted++;
         check_tensors(opened, size);
+        check_metadata(opened);
         muon_st_close(opened);
     } else {
         PROMISE(status == MUON_E_FORMAT && !opened);

@@ -305,6 +305,65 @@ TEST(tensors_beyond_2_gigabytes_are_read)
     assert_int_equal(unlink(path), 0);
 }
 
+TEST(any_part_of_a_tensor_is_read)
+{
+    static const int16_t front[3] = {7, 8, 9};
+    static const int64_t data[3] = {1, -2, INT64_MAX};
+    static const muon_st_tensor tensors[] = {{"front", "I16", 1, {3}, 6, front},
+                                             {"ids", "I64", 1, {3}, 24, data}};
+    const char *path = scratch_path("parts.safetensors");
+    assert_ok(muon_st_write(path, tensors, 2, NULL, 0));
+    muon_st *file = open_ok(path);
+    size_t ids = (size_t)muon_st_find(file, "ids");
+    for (int64_t offset = 0; offset <= 24; offset++)
+        for (size_t bytes = 0; bytes <= 24 - (size_t)offset; bytes++) {
+            char got[32];
+            memset(got, 'x', sizeof got);
+            assert_ok(muon_st_read_part(file, ids, offset, got, bytes));
+            assert_memory_equal(got, (const char *)data + offset, bytes);
+            assert_int_equal(got[bytes], 'x');
+        }
+    char got[32];
+    static const struct {
+        int64_t offset;
+        size_t bytes;
+    } outside[] = {{-1, 1},        {0, 25},       {24, 1},       {25, 0},
+                   {INT64_MAX, 1}, {1, SIZE_MAX}, {INT64_MIN, 0}};
+    for (size_t i = 0; i < COUNT(outside); i++)
+        assert_fails(muon_st_read_part(file, ids, outside[i].offset, got, outside[i].bytes),
+                     MUON_E_ARG, "tensor 'ids' has 24 bytes, asked for");
+    assert_fails(muon_st_read_part(file, ids, 0, NULL, 1), MUON_E_ARG, "the buffer is NULL");
+    assert_fails(muon_st_read_part(file, 2, 0, got, 1), MUON_E_ARG, "tensor index 2");
+    assert_fails(muon_st_read_part(NULL, 0, 0, got, 1), MUON_E_ARG, "NULL");
+
+    int64_t at = muon_st_get_offset(file, ids), there;
+    int fd = open(path, O_RDONLY);
+    assert_int_equal(pread(fd, &there, sizeof there, (off_t)at + 8), 8);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(there, -2);
+    assert_int_equal(muon_st_get_offset(file, 2), -1);
+    muon_st_close(file);
+}
+
+TEST(metadata_are_listed_by_their_sorted_keys)
+{
+    static const muon_st_entry metadata[] = {{"z", "last"}, {"", "no key"}, {"a", ""}};
+    static const char *const want[] = {"", "a", "z"};
+    const char *path = scratch_path("keys.safetensors");
+    assert_ok(muon_st_write(path, NULL, 0, metadata, COUNT(metadata)));
+    muon_st *file = open_ok(path);
+    for (size_t i = 0; i < COUNT(want); i++)
+        assert_string_equal(muon_st_get_key(file, i), want[i]);
+    assert_null(muon_st_get_key(file, COUNT(want)));
+    assert_null(muon_st_get_key(file, SIZE_MAX));
+    assert_string_equal(muon_st_get_metadata(file, "z"), "last");
+    muon_st_close(file);
+    assert_ok(muon_st_write(path, NULL, 0, NULL, 0));
+    file = open_ok(path);
+    assert_null(muon_st_get_key(file, 0));
+    muon_st_close(file);
+}
+
 TEST(misuse_of_an_open_file_is_named)
 {
     static const int64_t data[2] = {1, 2};

@@ -173,6 +173,16 @@ const char *muon_st_get_metadata(const muon_st *file, const char *key)
     return found ? found->value : NULL;
 }
 
+const char *muon_st_get_key(const muon_st *file, size_t index)
+{
+    return index < file->header.nmetadata ? file->header.metadata[index].key : NULL;
+}
+
+int64_t muon_st_get_offset(const muon_st *file, size_t index)
+{
+    return index < file->header.count ? file->data + file->header.items[index].begin : -1;
+}
+
 /* Bytes `from`.. of a tensor; the one place that names file and tensor when reading fails. */
 static muon_status read_part(const muon_st *file, const st_item *item, void *data, size_t bytes,
                              size_t from)
@@ -193,6 +203,19 @@ muon_status muon_st_read(muon_st *file, size_t index, void *data, size_t bytes)
     REQUIRE(data || bytes == 0, E_ARG, "%s: tensor '%s': the buffer is NULL", file->path,
             muon__st_show(item->name).text);
     return read_part(file, item, data, bytes, 0);
+}
+
+muon_status muon_st_read_part(muon_st *file, size_t index, int64_t offset, void *data, size_t bytes)
+{
+    const st_item *item = find_item(file, index);
+    if (!item) return MUON_E_ARG;
+    int64_t size = item->end - item->begin;
+    REQUIRE(offset >= 0 && offset <= size && bytes <= (size_t)(size - offset), E_ARG,
+            "%s: tensor '%s' has %" PRId64 " bytes, asked for %zu at %" PRId64, file->path,
+            muon__st_show(item->name).text, size, bytes, offset);
+    REQUIRE(data || bytes == 0, E_ARG, "%s: tensor '%s': the buffer is NULL", file->path,
+            muon__st_show(item->name).text);
+    return read_part(file, item, data, bytes, (size_t)offset);
 }
 
 muon_status muon_st_read_f32(muon_st *file, size_t index, float *data, size_t count)
