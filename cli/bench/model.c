@@ -136,5 +136,5 @@ int bench_model_find(const char *text, const model **out)
         if (strcmp(models[i].name, text) == 0) return CLI_DONE;
         names_offer(&nearest, models[i].name);
     }
-    return cli_misuse("there is no model '%s'%s", text, names_hint(&nearest));
+    return cli_misuse("unknown model '%s'%s", text, names_hint(&nearest));
 }

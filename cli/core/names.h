@@ -8,7 +8,6 @@
  * names_hint, which is "; did you mean 'lr'?" or "" if nothing is near. */
 typedef struct names_nearest {
     const char *wanted, *best;
-    int distance;
     char hint[96];
 } names_nearest;
 

@@ -108,12 +108,19 @@ static int read_option(const command *cmd, int argc, char **argv, int *at, char 
     return store(o, value);
 }
 
+/* operands is "IN OUT". */
+static int miss_operand(const char *operands, int given)
+{
+    for (int i = 0; i < given; i++)
+        operands += strcspn(operands, " ") + 1;
+    return cli_misuse("missing operand %.*s", (int)strcspn(operands, " "), operands);
+}
+
 static int check_complete(const command *cmd, int noperands, char **argv, const char *seen)
 {
     if (cmd->most_operands >= 0 && noperands > cmd->most_operands)
         return cli_misuse("unexpected word '%s'", argv[cmd->most_operands]);
-    if (noperands < cmd->least_operands)
-        return cli_misuse("%s: %d of %d given", cmd->operands, noperands, cmd->least_operands);
+    if (noperands < cmd->least_operands) return miss_operand(cmd->operands, noperands);
     for (size_t i = 0; i < cmd->noptions; i++) {
         const option *o = &cmd->options[i];
         if (o->required && !seen[i])

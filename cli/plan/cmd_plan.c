@@ -209,7 +209,7 @@ static int plan(plan_case *c, const plan_models *models, int nwords, char **word
 
 static int run(int noperands, char **operands)
 {
-    if (noperands == 0 && !list) return cli_misuse("MODEL: 0 of 1 given");
+    if (noperands == 0 && !list) return cli_misuse("missing operand MODEL");
     if (as_json && with_params) return cli_misuse("--params has no JSON");
     plan_models models;
     DO(plan_models_open(&models, models_path));

@@ -58,7 +58,7 @@ static int find_model(model_config *out, const char *name)
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", model_config_name(i));
         names_offer(&nearest, model_config_name(i));
     }
-    return cli_misuse("--model: '%s' is no model; models: %s%s", name, known, names_hint(&nearest));
+    return cli_misuse("--model: unknown model '%s'; known: %s%s", name, known, names_hint(&nearest));
 }
 
 static int read_model_file(model_config *out, const char *path)

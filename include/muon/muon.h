@@ -147,6 +147,9 @@ MUON_API muon_status muon_error_set(muon_status status, const char *format, ...)
 #endif
     ;
 
+/* Which of the `known` names was probably meant, for "did you mean 'lr'?" in messages; NULL: none is near. */
+MUON_API const char *muon_name_suggest(const char *name, const char *const *known, size_t count);
+
 typedef enum muon_log_level { MUON_LOG_DEBUG, MUON_LOG_INFO, MUON_LOG_WARN } muon_log_level;
 typedef void (*muon_log_fn)(void *user, muon_log_level level, const char *message);
 typedef void (*muon_write_fn)(void *user, const char *text, size_t length);

@@ -25,7 +25,7 @@ $ muonctl bench offload:gpt2-tiny --dir nowhere --ram-budget 1M
 2> muonctl: bench: nowhere: no offload file of 2097152 bytes can be created there: * (glob)
 ? 1
 $ muonctl bench offload:gpt2-tini --ram-budget 1M
-2> muonctl: bench: there is no model 'gpt2-tini'; did you mean 'gpt2-tiny'?
+2> muonctl: bench: unknown model 'gpt2-tini'; did you mean 'gpt2-tiny'?
 2> try: muonctl bench --help
 ? 2
 $ muonctl bench offload:gpt2-tiny --ram-budget much

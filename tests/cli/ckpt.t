@@ -318,7 +318,7 @@ $ muonctl ckpt --jsno
 2> try: muonctl ckpt --help
 ? 2
 $ muonctl ckpt ls
-2> muonctl: ckpt ls: ROOT: 0 of 1 given
+2> muonctl: ckpt ls: missing operand ROOT
 2> try: muonctl ckpt ls --help
 ? 2
 $ muonctl ckpt ls nothing
@@ -352,7 +352,7 @@ $ muonctl ckpt inspect root 'x*'
 2> muonctl: ckpt inspect: root/step-00000020: 'x*' matches none of its 7 tensors
 ? 1
 $ muonctl ckpt diff root
-2> muonctl: ckpt diff: A B [PATTERN...]: 1 of 2 given
+2> muonctl: ckpt diff: missing operand B
 2> try: muonctl ckpt diff --help
 ? 2
 $ muonctl ckpt diff root nothing

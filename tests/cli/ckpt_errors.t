@@ -120,7 +120,7 @@ $ muonctl ckpt import g x
 2> try: muonctl ckpt import --help
 ? 2
 $ muonctl ckpt import g --from torch
-2> muonctl: ckpt import: FILE... OUT_ROOT: 1 of 2 given
+2> muonctl: ckpt import: missing operand OUT_ROOT
 2> try: muonctl ckpt import --help
 ? 2
 $ muonctl ckpt import g x --from trch
@@ -131,11 +131,11 @@ $ muonctl ckpt import nothing x --from torch
 2> muonctl: ckpt import: nothing: No such file or directory
 ? 1
 $ muonctl ckpt import g x --from torch --momentum emma
-2> muonctl: ckpt import: --momentum: momentum_form 'emma' is unknown (did you mean 'ema'?); known: heavy_ball, ema
+2> muonctl: ckpt import: --momentum: momentum_form 'emma' is unknown; known: heavy_ball, ema; did you mean 'ema'?
 2> try: muonctl ckpt import --help
 ? 2
 $ muonctl ckpt import g x --from torch --momentum-dtype f16
-2> muonctl: ckpt import: --momentum-dtype: momentum_dtype 'f16' is unknown (did you mean 'bf16'?); known: f32, bf16
+2> muonctl: ckpt import: --momentum-dtype: momentum_dtype 'f16' is unknown; known: f32, bf16; did you mean 'bf16'?
 2> try: muonctl ckpt import --help
 ? 2
 $ muonctl ckpt import g x --from torch --mu 1

@@ -149,10 +149,10 @@ $ try '{"qk_clip": {"layers": [{"name": "a", "q": "w", "k": "w", "heads": 2.5}]}
 
 # Values that make no sense.
 $ try '{"preset": "keler"}'
-2> muonctl: step: c.json: preset: preset 'keler' is unknown (did you mean 'keller'?); known: torch, keller, moonlight, megatron, dion, xtuner, motif
+2> muonctl: step: c.json: preset: preset 'keler' is unknown; known: torch, keller, moonlight, megatron, dion, xtuner, motif; did you mean 'keller'?
 ? 1
 $ try '{"groups": {"muon": {"preset": "keler"}}}'
-2> muonctl: step: c.json: groups.muon.preset: preset 'keler' is unknown (did you mean 'keller'?); known: torch, keller, moonlight, megatron, dion, xtuner, motif
+2> muonctl: step: c.json: groups.muon.preset: preset 'keler' is unknown; known: torch, keller, moonlight, megatron, dion, xtuner, motif; did you mean 'keller'?
 ? 1
 $ try '{"groups": {"muon": {"lr": -1}}}'
 2> muonctl: step: c.json: groups.muon.lr: lr is -1, must be in [0, inf)
@@ -164,7 +164,7 @@ $ try '{"groups": {"muon": {"ns_steps": 65}}}'
 2> muonctl: step: c.json: groups.muon.ns_steps: ns_steps is 65, must be 0..64
 ? 1
 $ try '{"groups": {"muon": {"coefficients": "yuo"}}}'
-2> muonctl: step: c.json: groups.muon.coefficients: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4, custom
+2> muonctl: step: c.json: groups.muon.coefficients: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4, custom; did you mean 'you'?
 ? 1
 $ try '{"groups": {"muon": {"coefficients": "custom"}}}'
 2> muonctl: step: group 'muon': coefficients is custom, but the list custom is NULL

@@ -60,11 +60,11 @@ $ muonctl explain --config c --threads 2
 2> try: muonctl explain --help
 ? 2
 $ muonctl ortho
-2> muonctl: ortho: IN OUT: 0 of 2 given
+2> muonctl: ortho: missing operand IN
 2> try: muonctl ortho --help
 ? 2
 $ muonctl ortho in
-2> muonctl: ortho: IN OUT: 1 of 2 given
+2> muonctl: ortho: missing operand OUT
 2> try: muonctl ortho --help
 ? 2
 $ muonctl ortho in out more
@@ -112,7 +112,7 @@ $ muonctl ortho in out --eps nan
 2> try: muonctl ortho --help
 ? 2
 $ muonctl ortho in out --coefficients yuo
-2> muonctl: ortho: --coefficients: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4
+2> muonctl: ortho: --coefficients: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4; did you mean 'you'?
 2> try: muonctl ortho --help
 ? 2
 $ muonctl ortho in out --coefficients custom
@@ -180,7 +180,7 @@ $ muonctl bench ns:4x4@stps=5
 2> try: muonctl bench --help
 ? 2
 $ muonctl bench ns:4x4@coefficients=yuo
-2> muonctl: bench: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4
+2> muonctl: bench: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4; did you mean 'you'?
 2> try: muonctl bench --help
 ? 2
 $ muonctl bench ns:4x4@coefficients=custom
@@ -208,7 +208,7 @@ $ muonctl bench adamw:-1M
 2> try: muonctl bench --help
 ? 2
 $ muonctl bench step:gpt3
-2> muonctl: bench: there is no model 'gpt3'
+2> muonctl: bench: unknown model 'gpt3'
 2> try: muonctl bench --help
 ? 2
 $ muonctl bench ns:4x4 --repeat 0

@@ -1,5 +1,5 @@
 $ muonctl plan
-2> muonctl: plan: MODEL: 0 of 1 given
+2> muonctl: plan: missing operand MODEL
 2> try: muonctl plan --help
 ? 2
 $ muonctl plan kimi-k3

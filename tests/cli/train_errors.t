@@ -18,7 +18,7 @@ $ echo 'too little to learn from' >little && small --data little
 
 # Models.
 $ muonctl train --model smal
-2> muonctl: train: --model: 'smal' is no model; models: tiny, small, medium, moe, mla; did you mean 'small'?
+2> muonctl: train: --model: unknown model 'smal'; known: tiny, small, medium, moe, mla; did you mean 'small'?
 2> try: muonctl train --help
 ? 2
 $ muonctl train --top-k 9 --experts 4

@@ -474,6 +474,37 @@ TEST(unknown_names_are_errors_that_list_the_known_and_suggest_the_near)
     EXPECT_FAILURE(muon_group_set(&group, "lr", monster), MUON_E_VALUE, "must be a number");
 }
 
+TEST(a_name_is_suggested_only_if_it_is_near)
+{
+    static const char *const known[] = {"momentum", "matrices", "placement", "mesh", "meshes"};
+    static const struct {
+        const char *name, *want;
+    } cases[] = {
+        {"momentum", "momentum"},
+        {"mometnum", "momentum"}, /* a swap is one edit */
+        {"plac", "placement"},
+        {"mat", "matrices"}, /* a prefix */
+        {"msh", "mesh"},
+        {"meshs", "mesh"}, /* the first of two */
+        {"meshess", "meshes"},
+        {"me", NULL}, /* too short to tell */
+        {"", NULL},
+        {"weights", NULL},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const char *got = muon_name_suggest(cases[i].name, known, COUNT(known));
+        assert_string_equal(got ? got : "nothing", cases[i].want ? cases[i].want : "nothing");
+    }
+    assert_null(muon_name_suggest("momentum", NULL, 0));
+    char longest[66];
+    memset(longest, 'm', 65);
+    longest[65] = '\0';
+    const char *const itself[] = {longest};
+    assert_null(muon_name_suggest(longest, itself, 1));
+    longest[64] = '\0';
+    assert_ptr_equal(muon_name_suggest(longest, itself, 1), longest);
+}
+
 TEST(null_arguments_and_foreign_structs_are_refused)
 {
     muon_group group = fresh(), loaded;
