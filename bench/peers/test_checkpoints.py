@@ -139,7 +139,7 @@ def an_imported_state_steps_as_torch_would(env):
     save_file(gradients, grads)
     config.write_text(json.dumps({"preset": "torch", "groups": {"muon": MUON}}))
     muonctl(env, "step", "--config", config, "--params", weights, "--grads", grads,
-            "--state", root / "latest/optimizer.safetensors", "--out", env.scratch / "stepped")
+            "--state", root, "--out", env.scratch / "stepped")
     for name, p in params.items():
         p.grad = gradients[name]
     with peers.in_f32():

@@ -104,21 +104,23 @@ def step_continues_where_torch_stopped_and_torch_would_too(env):
             "--out", env.scratch / "first")
     theirs.step(grads[0])
     same(load_file(env.scratch / "first/params.safetensors"), theirs.weights(), 1e-5)
-    same(load_file(env.scratch / "first/state.safetensors"), theirs.state(1), 1e-6)
-    with safe_open(env.scratch / "first/state.safetensors", "pt") as file:
+    same(load_file(env.scratch / "first/state/latest/optimizer.safetensors"), theirs.state(1), 1e-6)
+    with safe_open(env.scratch / "first/state/latest/optimizer.safetensors", "pt") as file:
         assert file.metadata(), "the state has no metadata"
 
     save_file(theirs.state(1), files["state"])
     save_file(theirs.weights(), files["params"])
+    imported = env.scratch / "imported"
+    muonctl(env, "ckpt", "import", files["state"], imported, "--from", "torch")
     theirs.step(grads[1])
     for params, state in (
-        (env.scratch / "first/params.safetensors", env.scratch / "first/state.safetensors"),
-        (files["params"], files["state"]),
+        (env.scratch / "first/params.safetensors", env.scratch / "first/state"),
+        (files["params"], imported),
     ):
         muonctl(env, *step, "--params", params, "--grads", files["grads1"], "--state", state,
                 "--out", env.scratch / "second")
         same(load_file(env.scratch / "second/params.safetensors"), theirs.weights(), 1e-5)
-        same(load_file(env.scratch / "second/state.safetensors"), theirs.state(2), 1e-6)
+        same(load_file(env.scratch / "second/state/latest/optimizer.safetensors"), theirs.state(2), 1e-6)
     return "params and state, both ways"
 
 

@@ -1,5 +1,6 @@
 /* muonctl ckpt import - the state of another optimizer as a checkpoint. */
 #include "cli/ckpt/ckpt.h"
+#include "cli/ckpt/old.h"
 #include "cli/ckpt/settings.h"
 #include "cli/ckpt/state.h"
 
@@ -20,7 +21,8 @@ static const option options[] = {
      .target = &from_name,
      .required = 1,
      .help = "whose it is: torch, keller, moonlight, megatron, dion, xtuner or motif; settings are "
-             "those of its preset (docs/presets.md)"},
+             "those of its preset (docs/presets.md). Or muonctl, for a state.safetensors of "
+             "'muonctl step' before 0.5.0, which has settings of its own"},
     {.name = "names",
      .argument = "LIST[,...]",
      .type = OPTION_TEXT,
@@ -144,15 +146,24 @@ static muon_dtype momentum_dtype(const ckpt_state *state)
     return MUON_BF16;
 }
 
-static int make_groups(rules *r, ckpt_items *out, const ckpt_state *state, const ckpt_peer *peer)
+/* The settings that the state was made with. */
+static int start_group(muon_group *group, muon_rule rule, const ckpt_peer *peer,
+                       const ckpt_old *old)
+{
+    if (old) return ckpt_old_group(old, rule, group);
+    muon_group_init(group, sizeof *group);
+    group->rule = rule;
+    return muon_group_set_preset(group, peer->name) == MUON_OK ? CLI_DONE : cli_fail_library();
+}
+
+static int make_groups(rules *r, ckpt_items *out, const ckpt_state *state, const ckpt_peer *peer,
+                       const ckpt_old *old)
 {
     static const char *const names[] = {"muon", "adamw"};
     int64_t count = 0;
     for (int k = 0; k < 2; k++) {
         muon_group *group = &r->group[k];
-        muon_group_init(group, sizeof *group);
-        group->rule = k == 0 ? MUON_RULE_MUON : MUON_RULE_ADAMW;
-        if (muon_group_set_preset(group, peer->name) != MUON_OK) return cli_fail_library();
+        DO(start_group(group, k == 0 ? MUON_RULE_MUON : MUON_RULE_ADAMW, peer, old));
         r->index[k] = -1;
         if (k == 0) r->peer_form = group->momentum_form;
         if (k == 0 && momentum.mu >= 0) group->momentum = momentum.mu;
@@ -258,7 +269,7 @@ static void report(const ckpt_state *state, const rules *r, const ckpt_peer *pee
 }
 
 static int convert(ckpt_state *state, const ckpt_source *files, size_t nfiles,
-                   const ckpt_peer *peer, const char *root, ckpt_items *out)
+                   const ckpt_peer *peer, const ckpt_old *old, const char *root, ckpt_items *out)
 {
     rules r;
     DO(ckpt_state_finish(state));
@@ -266,7 +277,7 @@ static int convert(ckpt_state *state, const ckpt_source *files, size_t nfiles,
     steps s = find_steps(state, files, nfiles);
     DO(settle_steps(state, &s));
     set_general(out);
-    DO(make_groups(&r, out, state, peer));
+    DO(make_groups(&r, out, state, peer, old));
     for (size_t i = 0; i < nfiles && has_rule(state, MUON_RULE_MUON); i++)
         DO(check_form(&files[i], &r, peer));
     for (size_t i = 0; i < state->count; i++)
@@ -293,6 +304,7 @@ static int import(size_t nfiles, char **paths, const char *root, const ckpt_peer
     ckpt_source *files = cli_alloc(nfiles, sizeof *files);
     ckpt_state state;
     ckpt_items out;
+    ckpt_old *old = NULL;
     ckpt_state_start(&state);
     ckpt_items_start(&out, NULL);
     int code = CLI_DONE;
@@ -302,12 +314,14 @@ static int import(size_t nfiles, char **paths, const char *root, const ckpt_peer
         if (code == CLI_DONE)
             code = ckpt_state_add(&state, &files[opened], list_for(names, opened));
     }
-    if (code == CLI_DONE) code = convert(&state, files, nfiles, peer, root, &out);
+    if (code == CLI_DONE && peer->is_own) code = ckpt_old_open(&old, &files[0]);
+    if (code == CLI_DONE) code = convert(&state, files, nfiles, peer, old, root, &out);
     for (size_t i = 0; i < opened; i++)
         ckpt_close(&files[i]);
     free(files);
     ckpt_items_close(&out);
     ckpt_state_free(&state);
+    ckpt_old_close(old);
     return code;
 }
 

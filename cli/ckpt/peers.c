@@ -12,13 +12,14 @@
 /* Where a peer counts steps per group (xtuner) or in a Python integer (keller, moonlight), a tensor
  * for each parameter is the nearest that a file can have. */
 static const ckpt_peer peers[] = {
-    {"torch", "momentum_buffer", "exp_avg", "exp_avg_sq", "step", "F32"},
-    {"keller", "momentum_buffer", "exp_avg", "exp_avg_sq", "step", "I64"},
-    {"moonlight", "momentum_buffer", "moment1", "moment2", "step", "I64"},
-    {"megatron", "momentum_buffer", "exp_avg", "exp_avg_sq", "step", "F32"},
-    {"dion", "momentum", "momentum", "variance", "step_dev", "F32"},
-    {"xtuner", "momentum", "momentum", "variance", "step", "I64"},
-    {"motif", "momentum_buffer", "moment1", "moment2", "step", "F32"},
+    {"torch", "momentum_buffer", "exp_avg", "exp_avg_sq", "step", "F32", 0},
+    {"keller", "momentum_buffer", "exp_avg", "exp_avg_sq", "step", "I64", 0},
+    {"moonlight", "momentum_buffer", "moment1", "moment2", "step", "I64", 0},
+    {"megatron", "momentum_buffer", "exp_avg", "exp_avg_sq", "step", "F32", 0},
+    {"dion", "momentum", "momentum", "variance", "step_dev", "F32", 0},
+    {"xtuner", "momentum", "momentum", "variance", "step", "I64", 0},
+    {"motif", "momentum_buffer", "moment1", "moment2", "step", "F32", 0},
+    {"muonctl", "momentum_buffer", "exp_avg", "exp_avg_sq", "step", "I64", 1},
 };
 enum { NPEERS = sizeof peers / sizeof peers[0] };
 
@@ -28,6 +29,7 @@ int ckpt_peer_find(const ckpt_peer **out, const char *option, const char *name)
     char known[128] = "";
     names_start(&nearest, name);
     for (size_t i = 0; i < NPEERS; i++) {
+        if (peers[i].is_own && strcmp(option, "from") != 0) continue;
         if (strcmp(peers[i].name, name) == 0) {
             *out = &peers[i];
             return CLI_DONE;

@@ -8,6 +8,7 @@ typedef struct ckpt_peer {
     const char *name; /* of the preset, too */
     const char *momentum, *first, *second;
     const char *step, *step_dtype; /* of AdamW's parameters; Muon's have none */
+    int is_own; /* state.safetensors of `muonctl step` before 0.5.0: read, never written */
 } ckpt_peer;
 
 /* CLI_MISUSE with all names if there is no such peer; option is the one that named it. */

@@ -26,7 +26,6 @@ void config_destroy(config *c)
     free(c->params);
     free(c->attention);
     free(c->meshes);
-    free(c->rules);
     json_decref(c->root);
     *c = (config){.root = NULL};
 }
@@ -78,19 +77,6 @@ static const field machine_fields[] = {
      .offset = offsetof(muon_machine, ranks_per_node)},
 };
 
-/* What decides the update rule, for the metadata of the state. */
-static char *rules_text(json_t *root)
-{
-    json_t *rules = json_object();
-    static const char *const keys[] = {"preset", "groups"};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (json_object_get(root, keys[i]))
-            json_object_set(rules, keys[i], json_object_get(root, keys[i]));
-    char *text = json_dumps(rules, JSON_COMPACT | JSON_REAL_PRECISION(15));
-    json_decref(rules);
-    return text;
-}
-
 /* Once, at the place where it is written; the groups then take it without looking. */
 static int check_preset(const node *root, const char *preset)
 {
@@ -109,7 +95,6 @@ static int read_all(config *c, const char *path, const files *tensors)
     DO(node_read(&root, top_fields, sizeof top_fields / sizeof top_fields[0], &t));
     c->muon = t.muon;
     c->grad_scale = t.grad_scale;
-    c->rules = rules_text(c->root);
     DO(check_preset(&root, t.preset));
     if (t.machine.value)
         DO(node_read(&t.machine, machine_fields, sizeof machine_fields / sizeof machine_fields[0],

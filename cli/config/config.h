@@ -18,7 +18,6 @@ typedef struct config {
     muon_attention *attention; /* muon.nattention */
     muon_mesh *meshes;         /* muon.nmeshes, and room for one more */
     double grad_scale;
-    char *rules; /* the file's "preset" and "groups" as JSON text */
     json_t *root;
     void **kept; /* memory the lists point to */
     size_t nkept;

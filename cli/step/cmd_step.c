@@ -4,9 +4,12 @@
 #include "cli/core/launch.h"
 #include "cli/core/report.h"
 #include "cli/step/data.h"
-#include "muon/plan.h"
+#include "muon/checkpoint.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char *config_path, *params_path, *grads_path, *state_path, *logits_path, *out_dir;
 static int as_json, verbose;
@@ -17,8 +20,13 @@ static const option options[] = {
     {OPTION_FILE("params", params_path, "weights, F32 or BF16: " FILES_HELP), .required = 1},
     {OPTION_FILE("grads", grads_path, "gradients by the same names, F32 or BF16; as for --params"),
      .required = 1},
-    {OPTION_FILE("state", state_path, "state.safetensors of the step before"),
-     .standard = "zeros, the first step"},
+    {.name = "state",
+     .argument = "DIR",
+     .type = OPTION_TEXT,
+     .target = &state_path,
+     .standard = "zeros, the first step",
+     .help = "the state before the step: a checkpoint, or a directory of checkpoints, of which the "
+             "newest is read; the step before has left it in " STEP_STATE " of its --out"},
     {OPTION_FILE(
         "max-logits", logits_path,
         "for QK-clip: the largest attention logit of every head, an F32 tensor [heads] for "
@@ -85,10 +93,38 @@ static int step(muon_opt *opt, const step_data *data, muon_result *result)
     return settle(muon_step(opt, &args, result));
 }
 
-static int write_results(muon_opt *opt, const step_data *data, outputs *out)
+/* ---- state -------------------------------------------------------------------------------------- */
+
+/* Before 0.5.0 state was a file. */
+static int check_state(void)
+{
+    struct stat info;
+    if (state_path && stat(state_path, &info) == 0 && !S_ISDIR(info.st_mode))
+        return cli_fail("%s: it is not a directory; 'muonctl ckpt import %s ROOT --from muonctl' "
+                        "makes a checkpoint of a state.safetensors",
+                        state_path, state_path);
+    return CLI_DONE;
+}
+
+/* Only the newest is kept: a step replaces the results of the one before. */
+static int save_state(muon_opt *opt, int64_t step)
+{
+    char *root = cli_format("%s/" STEP_STATE, out_dir);
+    muon_save_args args;
+    muon_save_args_init(&args, sizeof args);
+    args.step = step;
+    args.keep = 1;
+    args.replace = 1;
+    int code = settle(muon_save(opt, root, &args));
+    if (code != CLI_DONE && launch_rank() == 0) rmdir(root); /* if there is nothing in it */
+    free(root);
+    return code;
+}
+
+static int write_results(muon_opt *opt, const step_data *data, int64_t step, outputs *out)
 {
     DO(step_data_write(data, out));
-    DO(step_state_write(opt, data, out));
+    DO(save_state(opt, step));
     return launch_agree(outputs_commit(out)); /* others than rank 0 have none */
 }
 
@@ -106,12 +142,14 @@ static void print_results(const muon_result *result, const step_data *data, cons
     printf("\n");
     for (size_t i = 0; i < out->count; i++)
         printf("wrote %s\n", out->list[i].final);
+    printf("wrote %s/" STEP_STATE "\n", out_dir);
 }
 
 /* What a rank does alone before the optimizer exists, and after. */
 static int prepare(step_data *data)
 {
     DO(compute_resolve(&how));
+    DO(check_state());
     DO(step_data_open(data, config_path, params_path, grads_path));
     return read_logits(data);
 }
@@ -119,18 +157,19 @@ static int prepare(step_data *data)
 static int read_inputs(step_data *data, muon_opt *opt, outputs *out)
 {
     DO(step_data_read(data, muon_opt_get_plan(opt)));
-    if (state_path) DO(step_state_read(opt, data, state_path));
     return launch_rank() == 0 ? outputs_open(out, out_dir) : CLI_DONE;
 }
 
 static int work(step_data *data, muon_opt **opt, outputs *out)
 {
     muon_result result;
+    int64_t steps = 0; /* that the state has seen */
     DO(launch_agree(prepare(data)));
     DO(create(opt, data));
     DO(launch_agree(read_inputs(data, *opt, out)));
+    if (state_path) DO(settle(muon_load(*opt, state_path, NULL, &steps)));
     DO(step(*opt, data, &result));
-    DO(write_results(*opt, data, out));
+    DO(write_results(*opt, data, steps + (result.applied != 0), out));
     print_results(&result, data, out);
     if (data->cfg.muon.nattention && !data->logits)
         cli_note("without --max-logits there is no QK-clip");
@@ -158,8 +197,9 @@ const command cmd_step = {
     .summary = "one optimizer step on weights and gradients in files",
     .about =
         "Reads weights, gradients and the state of the step before, does one step as the config "
-        "says, and writes DIR/params.safetensors, DIR/state.safetensors and, if the config asks "
-        "for bf16 copies, DIR/copy.safetensors: all of them, or none if anything fails. Weights "
+        "says, and writes DIR/params.safetensors, the state as a checkpoint in DIR/state and, if "
+        "the config asks for bf16 copies, DIR/copy.safetensors: all of them, or none if anything "
+        "fails. Weights "
         "from several files are written to files of the same names, with an index. A NaN or "
         "infinity in a gradient skips the step: weights and state are written as they were, and "
         "the exit code is 3. Under mpirun or srun the ranks "
@@ -169,7 +209,7 @@ const command cmd_step = {
     .example = "  muonctl step --config run.json --params w.safetensors --grads g.safetensors \\\n"
                "      --out step1\n"
                "  muonctl step --config run.json --params step1/params.safetensors \\\n"
-               "      --grads g2.safetensors --state step1/state.safetensors --out step2\n"
+               "      --grads g2.safetensors --state step1/state --out step2\n"
                "  muonctl step --config run.json --params model.safetensors.index.json \\\n"
                "      --grads g1.safetensors,g2.safetensors --out step1",
     .run = run,

@@ -7,6 +7,8 @@
 #include "cli/step/shards.h"
 #include "muon/plan.h"
 
+#define STEP_STATE "state" /* beside the weights after a step: a root of checkpoints */
+
 typedef struct step_data {
     config cfg;
     files params;          /* open while cfg is in use: names are borrowed from them */
@@ -35,10 +37,5 @@ int step_data_check_names(const step_data *data);
 /* params.safetensors, or the files of weights by their names and an index; and copy.safetensors if
  * copies are configured. Collective: rank 0 writes, and the result is the same on every rank. */
 int step_data_write(const step_data *data, outputs *out);
-
-/* The optimizer's state from and to a file, as above. Names, shapes and dtypes must be the
- * optimizer's own, all of them and no others. */
-int step_state_read(muon_opt *opt, const step_data *data, const char *path);
-int step_state_write(muon_opt *opt, const step_data *data, outputs *out);
 
 #endif

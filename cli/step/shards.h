@@ -1,7 +1,6 @@
 /* shards.h - between whole tensors in files and what a rank has of them.
  *
- * A plan says which boxes of a tensor a rank has and in which order they are in its memory. Files are
- * read whole, one tensor at a time, by every rank that has something of it, and rank 0 puts whole
+ * Files are read one tensor at a time, by every rank that has something of it, and rank 0 puts whole
  * tensors together again. One process has everything, and nothing is copied. */
 #ifndef CLI_SHARDS_H
 #define CLI_SHARDS_H
@@ -15,17 +14,11 @@ typedef struct shards {
     int rank;
 } shards;
 
-/* Has this rank all of the tensor, in the tensor's own order? */
-int shards_is_whole(const shards *s, size_t param);
-
-/* This rank's elements, of `size` bytes each, out of the tensor. */
-void shards_cut(const shards *s, size_t param, void *shard, const void *whole, size_t size);
-
-/* The same from a file into memory for free; never NULL, also if the rank has nothing of it. */
+/* This rank's elements of a tensor in a file, in memory for free; never NULL, also if there are none. */
 int shards_read(void **out, const shards *s, size_t param, const files *f, size_t index);
 
 /* Collective. The tensor on rank 0, NULL on others: in *memory, for free, or if *memory is NULL in
- * the shard itself. Of replicas the first is taken. */
+ * the shard itself. Elements have `size` bytes. */
 const void *shards_gather(const shards *s, size_t param, const void *shard, size_t size,
                           void **memory);
 

@@ -2,7 +2,6 @@
  * which of them, with an index, so that the result can be taken where the input was. */
 #include "cli/core/launch.h"
 #include "cli/step/data.h"
-#include "cli/step/output.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,7 @@ static const char *output_name(const files *f, size_t file)
 
 int step_data_check_names(const step_data *data)
 {
-    static const char *const taken[] = {"state.safetensors", "copy.safetensors"};
+    static const char *const taken[] = {STEP_STATE, "copy.safetensors"};
     const files *f = &data->params;
     for (size_t i = 0; is_split(f) && i < f->count; i++) {
         const char *name = output_name(f, i);
@@ -37,56 +36,93 @@ int step_data_check_names(const step_data *data)
 
 /* ---- tensors ------------------------------------------------------------------------------------- */
 
-/* The one entry that programs look for; "pt" says how they should read the tensors. */
-static int finish(const step_data *data, size_t file, step_output *written, int code, outputs *out,
-                  const char *name)
+/* A file of tensors that all ranks have parts of and rank 0 writes. */
+typedef struct step_file {
+    muon_st_tensor *tensors; /* their data on rank 0 only */
+    void **memory;           /* what was made for them */
+    size_t count;
+} step_file;
+
+static void start_file(step_file *file, size_t most_tensors)
 {
-    const muon_st *from = data->params.list[file].st;
-    muon_st_entry format = {"format", muon_st_get_metadata(from, "format")};
-    return step_output_finish(written, code, out, name, &format, format.value ? 1 : 0);
+    *file = (step_file){cli_alloc(most_tensors, sizeof *file->tensors),
+                        cli_alloc(most_tensors, sizeof *file->memory), 0};
+}
+
+static void add(step_file *file, const muon_st_tensor *tensor, const void *data, void *memory)
+{
+    file->tensors[file->count] = *tensor;
+    file->tensors[file->count].data = data;
+    file->memory[file->count++] = memory;
+}
+
+/* Collective. */
+static void add_shards(step_file *file, const step_data *data, const muon_st_tensor *tensor,
+                       size_t param, const void *shard)
+{
+    size_t size = tensor->bytes / (size_t)tensors_elements(tensor);
+    void *memory = NULL;
+    const void *whole = shards_gather(&data->parts, param, shard, size, &memory);
+    add(file, tensor, whole, memory);
 }
 
 /* What is frozen is written by rank 0 as it was read. */
-static int add_frozen(const step_data *data, step_output *file, const muon_st_tensor *tensor,
-                      size_t i)
+static int add_frozen(step_file *file, const step_data *data, const muon_st_tensor *tensor,
+                      size_t param)
 {
     void *memory = NULL;
-    if (launch_rank() == 0) DO(files_read(&memory, &data->params, i));
-    step_output_add(file, tensor, memory, memory);
+    if (launch_rank() == 0) DO(files_read(&memory, &data->params, param));
+    add(file, tensor, memory, memory);
     return CLI_DONE;
 }
 
-static int write_file(const step_data *data, size_t file, outputs *out)
+/* Collective: writes the file if no rank has failed before (code). `from` is the file of weights whose
+ * "format" it takes, the one entry that programs look for; "pt" says how they should read the tensors. */
+static int finish_file(step_file *file, int code, const step_data *data, size_t from, outputs *out,
+                       const char *name)
 {
-    const files_one *from = &data->params.list[file];
+    muon_st_entry format = {"format", muon_st_get_metadata(data->params.list[from].st, "format")};
+    code = launch_agree(code);
+    if (code == CLI_DONE && launch_rank() == 0)
+        code = outputs_add(out, name, file->tensors, file->count, &format, format.value ? 1 : 0);
+    for (size_t i = 0; i < file->count; i++)
+        free(file->memory[i]);
+    free(file->memory);
+    free(file->tensors);
+    return launch_agree(code);
+}
+
+static int write_file(const step_data *data, size_t index, outputs *out)
+{
+    const files_one *from = &data->params.list[index];
     size_t count = muon_st_count(from->st);
-    step_output written;
-    step_output_start(&written, &data->parts, count);
+    step_file file;
+    start_file(&file, count);
     int code = CLI_DONE;
     for (size_t i = from->first; i < from->first + count; i++) {
         muon_st_tensor tensor;
         cli_must(files_get(&data->params, i, &tensor));
         if (data->weights[i])
-            step_output_gather(&written, &tensor, i, data->weights[i]); /* also after a failure */
+            add_shards(&file, data, &tensor, i, data->weights[i]); /* also after a failure */
         else if (code == CLI_DONE)
-            code = add_frozen(data, &written, &tensor, i);
+            code = add_frozen(&file, data, &tensor, i);
     }
-    return finish(data, file, &written, code, out, output_name(&data->params, file));
+    return finish_file(&file, code, data, index, out, output_name(&data->params, index));
 }
 
 static int write_copies(const step_data *data, outputs *out)
 {
-    step_output file;
-    step_output_start(&file, &data->parts, data->cfg.nparams);
+    step_file file;
+    start_file(&file, data->cfg.nparams);
     for (size_t i = 0; i < data->cfg.nparams; i++) {
         muon_st_tensor tensor;
         if (!data->copies[i]) continue;
         cli_must(files_get(&data->params, i, &tensor));
         tensor.dtype = "BF16";
         tensor.bytes = (size_t)tensors_elements(&tensor) * sizeof(uint16_t);
-        step_output_gather(&file, &tensor, i, data->copies[i]);
+        add_shards(&file, data, &tensor, i, data->copies[i]);
     }
-    return finish(data, 0, &file, CLI_DONE, out, "copy.safetensors");
+    return finish_file(&file, CLI_DONE, data, 0, out, "copy.safetensors");
 }
 
 /* ---- the index ----------------------------------------------------------------------------------- */

@@ -124,7 +124,7 @@ $ muonctl ckpt import g --from torch
 2> try: muonctl ckpt import --help
 ? 2
 $ muonctl ckpt import g x --from trch
-2> muonctl: ckpt import: --from: 'trch' is unknown; known: torch, keller, moonlight, megatron, dion, xtuner, motif; did you mean 'torch'?
+2> muonctl: ckpt import: --from: 'trch' is unknown; known: torch, keller, moonlight, megatron, dion, xtuner, motif, muonctl; did you mean 'torch'?
 2> try: muonctl ckpt import --help
 ? 2
 $ muonctl ckpt import nothing x --from torch

@@ -150,3 +150,43 @@ b.exp_avg_sq 2
 b.step 6
 c.momentum_buffer 0.633504
 c.step 6
+
+# state.safetensors, as muonctl step wrote it before 0.5.0: its settings are in its metadata.
+$ old() { tensors make old format=muon-state format_version=1 muon_version=0.4.0 "rules=$1" w.step:I64:-:2 b.step:I64:-:2 w.momentum_buffer:F32:4x6 b.exp_avg:F32:5 b.exp_avg_sq:F32:5:1; }
+$ old '{"groups":{"muon":{"lr":0.02},"adamw":{"lr":0.0003}}}' && muonctl ckpt import old new --from muonctl
+step 2, parameters: 1 of Muon (heavy_ball), 1 of AdamW; settings of muonctl
+$ muonctl ckpt inspect new --json | grep -o '"muon.group.[01].\(name\|lr\|momentum_form\)":"[^"]*"'
+"muon.group.0.lr":"0.02"
+"muon.group.0.momentum_form":"heavy_ball"
+"muon.group.0.name":"muon"
+"muon.group.1.lr":"0.0003"
+"muon.group.1.momentum_form":"heavy_ball"
+"muon.group.1.name":"adamw"
+$ echo '{"groups": {"muon": {"lr": 0.02}, "adamw": {"lr": 0.0003}}}' >c.json && tensors make p w:F32:4x6 b:F32:5 && cp p g
+$ muonctl step --config c.json --params p --grads g --state new --out out --verbose 2>&1 >log | grep -v created
+? 1
+$ tensors values out/state/latest/optimizer.safetensors b.step
+3
+$ muonctl ckpt diff old new
+tensors: 5 equal, 0 differ
+$ old '{"preset":"torch"}' && muonctl ckpt import old ema --from muonctl && muonctl step --config c.json --params p --grads g --state ema --out out
+step 2, parameters: 1 of Muon (ema), 1 of AdamW; settings of muonctl
+2> muonctl: step: ema/step-00000002 does not fit this optimizer: momentum of another form 'w' (ema, must be heavy_ball)
+? 1
+$ muonctl ckpt import old heavy --from muonctl --momentum heavy_ball && muonctl step --config c.json --params p --grads g --state heavy --out out >log
+step 2, parameters: 1 of Muon (ema to heavy_ball), 1 of AdamW; settings of muonctl
+$ old '{"groups":{"a":{},"muon":{"momentum_form":"ema"}}}' && muonctl ckpt import old no --from muonctl
+2> muonctl: ckpt import: old: momentum is heavy_ball in group 'a', but ema in group 'muon'
+? 1
+$ old '[]' && muonctl ckpt import old no --from muonctl
+2> muonctl: ckpt import: old: its "rules" are not a JSON object
+? 1
+$ tensors make other w.momentum_buffer:F32:4x6 && muonctl ckpt import other no --from muonctl
+2> muonctl: ckpt import: other: it was not written by 'muonctl step'
+? 1
+$ muonctl ckpt export new no --to muonctl
+2> muonctl: ckpt export: --to: 'muonctl' is unknown; known: torch, keller, moonlight, megatron, dion, xtuner, motif
+2> try: muonctl ckpt export --help
+? 2
+$ test -e no
+? 1

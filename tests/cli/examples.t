@@ -73,10 +73,10 @@ $ tensors show moe/params.safetensors | sort
 0.router.weight F32 8x16
 embed F32 32x16
 lm_head F32 32x16
-$ tensors show moe/state.safetensors | grep -c rotary
+$ tensors show moe/state/latest/optimizer.safetensors | grep -c rotary
 0
 ? 1
-$ tensors values moe/state.safetensors 0.experts.down.step
+$ tensors values moe/state/latest/optimizer.safetensors 0.experts.down.step
 0
 
 # mla.json: blocks per head and QK-clip for all layers by one entry.
@@ -104,13 +104,13 @@ $ muonctl step --config $CONFIGS/offload.json --params p --grads g --out offload
 $ ls offload
 copy.safetensors
 params.safetensors
-state.safetensors
+state
 $ tensors show offload/copy.safetensors
 embed BF16 8x16
 w BF16 16x24
 b BF16 16
 $ tensors diff offload/params.safetensors offload/copy.safetensors | awk '$2 > 4e-3 || $2 == 0'
-$ tensors show offload/state.safetensors | grep momentum
+$ tensors show offload/state/latest/optimizer.safetensors | grep momentum
 w.momentum_buffer BF16 16x24
 
 # A skipped step, a missing gradient: the copy is the rounding of the weight as it is. Frozen: none.

@@ -9,7 +9,7 @@ $ muonctl step --config c.json --params m/model.safetensors.index.json --grads g
 wrote two/model-1.safetensors
 wrote two/model-2.safetensors
 wrote two/model.safetensors.index.json
-wrote two/state.safetensors
+wrote two/state
 $ tensors show two/model-2.safetensors
 ids I64 3
 b F32 12
@@ -26,7 +26,7 @@ $ cat two/model.safetensors.index.json
     "w": "model-1.safetensors"
   }
 }
-$ same() { for t in w v; do tensors values one/params.safetensors $t >x; tensors values $1/model-1.safetensors $t | cmp x -; done; tensors values one/params.safetensors b >x; tensors values $1/model-2.safetensors b | cmp x -; for t in w.momentum_buffer v.momentum_buffer b.exp_avg_sq; do tensors values one/state.safetensors $t >x; tensors values $1/state.safetensors $t | cmp x -; done; }
+$ same() { for t in w v; do tensors values one/params.safetensors $t >x; tensors values $1/model-1.safetensors $t | cmp x -; done; tensors values one/params.safetensors b >x; tensors values $1/model-2.safetensors b | cmp x -; for t in w.momentum_buffer v.momentum_buffer b.exp_avg_sq; do tensors values one/state/latest/optimizer.safetensors $t >x; tensors values $1/state/latest/optimizer.safetensors $t | cmp x -; done; }
 $ same two
 
 # A folder, or files with commas between them, gradients split in another way. Then the index is new.
@@ -38,10 +38,10 @@ $ muonctl step --config c.json --params m/model-1.safetensors,m/model-2.safetens
 $ mkdir single && cp all single/model.safetensors && muonctl step --config c.json --params single --grads grads --out five >log && cmp one/params.safetensors five/params.safetensors
 
 # The next step takes the results where it took the weights; a name with a comma is a name.
-$ muonctl step --config c.json --params two --grads grads --state two/state.safetensors --out six >log && muonctl step --config c.json --params one/params.safetensors --grads grads --state one/state.safetensors --out one >log && same six
+$ muonctl step --config c.json --params two --grads grads --state two/state --out six >log && muonctl step --config c.json --params one/params.safetensors --grads grads --state one/state --out one >log && same six
 $ cp all 'a,b' && muonctl step --config c.json --params 'a,b' --grads grads --out seven >log && ls seven
 params.safetensors
-state.safetensors
+state
 
 # explain and plan.
 $ muonctl explain --config c.json --params m | head -5
@@ -117,8 +117,8 @@ $ mkdir empty && try empty
 $ mkdir a b && tensors make a/x w:F32:8x12 && tensors make b/x v:F32:6x4 && try a/x,b/x
 2> muonctl: step: a/x and b/x have the same name, and so would the results
 ? 1
-$ tensors make state.safetensors v:F32:6x4 && try a/x,state.safetensors
-2> muonctl: step: state.safetensors: a file of weights cannot be called 'state.safetensors', as a result is
+$ tensors make state v:F32:6x4 && try a/x,state
+2> muonctl: step: state: a file of weights cannot be called 'state', as a result is
 ? 1
 $ test -e out
 ? 1

@@ -56,18 +56,18 @@ Options:
 Example:
   muonctl ortho gradients.safetensors directions.safetensors --coefficients cans
 $ muonctl step --help
-Usage: muonctl step --config FILE --params FILE --grads FILE [--state FILE]
+Usage: muonctl step --config FILE --params FILE --grads FILE [--state DIR]
        [--max-logits FILE] --out DIR [--verbose] [--json] [--threads N]
        [--backend NAME]
 
 Reads weights, gradients and the state of the step before, does one step as the
-config says, and writes DIR/params.safetensors, DIR/state.safetensors and, if
-the config asks for bf16 copies, DIR/copy.safetensors: all of them, or none if
-anything fails. Weights from several files are written to files of the same
-names, with an index. A NaN or infinity in a gradient skips the step: weights
-and state are written as they were, and the exit code is 3. Under mpirun or
-srun the ranks share the tensors and the work, and the files have the same
-bytes.
+config says, and writes DIR/params.safetensors, the state as a checkpoint in
+DIR/state and, if the config asks for bf16 copies, DIR/copy.safetensors: all of
+them, or none if anything fails. Weights from several files are written to
+files of the same names, with an index. A NaN or infinity in a gradient skips
+the step: weights and state are written as they were, and the exit code is 3.
+Under mpirun or srun the ranks share the tensors and the work, and the files
+have the same bytes.
 
 Options:
   --config FILE         groups, rules and matrices as JSON; docs/config.md
@@ -75,8 +75,10 @@ Options:
                         between them, an index, or a folder with one
   --grads FILE          gradients by the same names, F32 or BF16; as for
                         --params
-  --state FILE          state.safetensors of the step before [default: zeros,
-                        the first step]
+  --state DIR           the state before the step: a checkpoint, or a directory
+                        of checkpoints, of which the newest is read; the step
+                        before has left it in state of its --out [default:
+                        zeros, the first step]
   --max-logits FILE     for QK-clip: the largest attention logit of every head,
                         an F32 tensor [heads] for each layer, by the layer's
                         name
@@ -93,7 +95,7 @@ Example:
   muonctl step --config run.json --params w.safetensors --grads g.safetensors \
       --out step1
   muonctl step --config run.json --params step1/params.safetensors \
-      --grads g2.safetensors --state step1/state.safetensors --out step2
+      --grads g2.safetensors --state step1/state --out step2
   muonctl step --config run.json --params model.safetensors.index.json \
       --grads g1.safetensors,g2.safetensors --out step1
 $ muonctl explain --help
@@ -244,7 +246,9 @@ file whose metadata say that it has another form is an error.
 Options:
   --from PEER           whose it is: torch, keller, moonlight, megatron, dion,
                         xtuner or motif; settings are those of its preset
-                        (docs/presets.md)
+                        (docs/presets.md). Or muonctl, for a state.safetensors
+                        of 'muonctl step' before 0.5.0, which has settings of
+                        its own
   --names LIST[,...]    files with the names of parameters, one per line or as
                         JSON, in the order of the optimizer: needed where keys
                         have numbers, as those of torch's state_dict(); one for
@@ -344,6 +348,6 @@ without PROBLEM: ns:768x2048 ns:1024x4096 ns:2048x2048 ns:4096x1024 ns:64x192x51
 
 # Help wins over whatever else is on the line before it is complete.
 $ muonctl step --threads 2 --help | head -1
-Usage: muonctl step --config FILE --params FILE --grads FILE [--state FILE]
+Usage: muonctl step --config FILE --params FILE --grads FILE [--state DIR]
 $ muonctl step -h | head -1
-Usage: muonctl step --config FILE --params FILE --grads FILE [--state FILE]
+Usage: muonctl step --config FILE --params FILE --grads FILE [--state DIR]

@@ -60,33 +60,39 @@ $ tensors make zero w:F32:0x4 v:F32:3x3 && try zero zero
 2> muonctl: step: param 'w': shape [0, 4]: dim 0 is 0, must be at least 1
 ? 1
 
-# State: missing, extra, of another shape, of another kind.
+# State: missing, extra, of another shape, of another dtype, no number of steps; nothing there.
 $ try p g good >log
-$ tensors make s w.momentum_buffer:F32:4x6 && try p g out "--state s"
-2> muonctl: step: s: missing tensors: 'w.step', 'v.momentum_buffer', 'v.step', 'b.exp_avg', 'b.exp_avg_sq', 'b.step'
+$ rest="v.momentum_buffer:F32:3x3 v.step:I64:-:3 b.exp_avg:F32:5 b.exp_avg_sq:F32:5:1 b.step:I64:-:3"
+$ tensors save s1 3 w.momentum_buffer:F32:4x6 && try p g out "--state s1"
+2> muonctl: step: s1/step-00000003 does not fit this optimizer: missing 'w.step', 'v.momentum_buffer', 'v.step' and 3 more
 ? 1
-$ tensors make s w.momentum_buffer:F32:4x6 w.step:I64:- v.momentum_buffer:F32:3x3 v.step:I64:- b.exp_avg:F32:5 b.exp_avg_sq:F32:5 b.step:I64:- x.step:I64:- && try p g out "--state s"
-2> muonctl: step: s: tensors without a parameter: 'x.step'
+$ tensors save s2 3 w.momentum_buffer:F32:4x6 w.step:I64:- x.step:I64:- $rest && try p g out "--state s2"
+2> muonctl: step: s2/step-00000003 does not fit this optimizer: extra 'x.step'
 ? 1
-$ tensors make s w.momentum_buffer:F32:6x4 w.step:I64:- v.momentum_buffer:BF16:3x3 v.step:I64:- b.exp_avg:F32:5 b.exp_avg_sq:F32:5 b.step:I64:- && try p g out "--state s"
-2> muonctl: step: s: tensors unlike the optimizer's: 'w.momentum_buffer (F32 6x4, the optimizer has F32 4x6)', 'v.momentum_buffer (BF16 3x3, the optimizer has F32 3x3)'
+$ tensors save s3 3 w.momentum_buffer:F32:6x4 w.step:I64:- $rest && try p g out "--state s3"
+2> muonctl: step: s3/step-00000003 does not fit this optimizer: misshapen 'w.momentum_buffer' (F32 [6, 4], must be F32 [4, 6])
 ? 1
-$ tensors make s w.momentum_buffer:F32:4x6 w.step:I64:-:-1 v.momentum_buffer:F32:3x3 v.step:I64:- b.exp_avg:F32:5 b.exp_avg_sq:F32:5 b.step:I64:- && try p g out "--state s"
-2> muonctl: step: s: 'w.step' is -1, no number of steps
+$ tensors save s4 3 w.momentum_buffer:BF16:4x6 w.step:I64:- $rest && try p g out "--state s4"
+2> muonctl: step: s4/step-00000003 does not fit this optimizer: misshapen 'w.momentum_buffer' (BF16 [4, 6], must be F32 [4, 6])
 ? 1
-$ tensors make s w.momentum_buffer:F32:4x6:nan w.step:I64:- v.momentum_buffer:F32:3x3 v.step:I64:- b.exp_avg:F32:5 b.exp_avg_sq:F32:5 b.step:I64:- && try p g out "--state s"
-2> muonctl: step: s: 'w.momentum_buffer' has a NaN or infinity
+$ tensors save s5 3 w.momentum_buffer:F32:4x6 w.step:I64:-:-1 $rest && try p g out "--state s5"
+2> muonctl: step: s5/step-00000003: tensor 'w.step' is -1, must not be negative
 ? 1
 $ try p g out "--state none"
-2> muonctl: step: none: cannot be opened: No such file or directory
+2> muonctl: step: none: there is no checkpoint, and no such directory
 ? 1
-$ try p g out "--state p"
-2> muonctl: step: p: missing tensors: 'w.momentum_buffer', 'w.step', 'v.momentum_buffer', 'v.step', 'b.exp_avg', 'b.exp_avg_sq', 'b.step'
+$ mkdir nothing && try p g out "--state nothing"
+2> muonctl: step: nothing: there is no checkpoint in it
+? 1
+
+# State of before 0.5.0, or anything else that is a file.
+$ tensors make old format=muon-state w.momentum_buffer:F32:4x6 w.step:I64:- $rest && try p g out "--state old"
+2> muonctl: step: old: it is not a directory; 'muonctl ckpt import old ROOT --from muonctl' makes a checkpoint of a state.safetensors
 ? 1
 
 # An honest state of somebody else's making is fine.
-$ tensors make s w.momentum_buffer:F32:4x6 w.step:I64:-:3 v.momentum_buffer:F32:3x3 v.step:I64:-:3 b.exp_avg:F32:5 b.exp_avg_sq:F32:5:1 b.step:I64:-:3 && try p g theirs "--state s" >log
-$ tensors values theirs/state.safetensors b.step
+$ tensors save s 3 w.momentum_buffer:F32:4x6 w.step:I64:-:3 $rest && try p g theirs "--state s" >log
+$ tensors values theirs/state/latest/optimizer.safetensors w.step
 4
 $ test -e out
 ? 1
@@ -97,7 +103,7 @@ $ cp good/params.safetensors before && try p few good
 ? 1
 $ cmp good/params.safetensors before && ls good
 params.safetensors
-state.safetensors
+state
 
 # Max logits need layers to belong to.
 $ tensors make l a:F32:2 && try p g out "--max-logits l"

@@ -1,7 +1,7 @@
 # Where tensors are changes no bit of the result.
 $ tensors make p w:F32:12x8 c:F32:4x3x5 b:F32:7 e.embed:F32:10x6 h:BF16:9x4 && tensors make g w:F32:12x8:1,2,3,-4,5 c:F32:4x3x5 b:F32:7 e.embed:F32:10x6 h:F32:9x4
-$ step() { echo "{\"params\": [{\"match\": \"c\", \"matrices\": \"batch 1\"}$1], \"clip_norm\": 1$2}" >c.json; muonctl step --config c.json --params one/params.safetensors --grads g --state one/state.safetensors --out two >log; }
-$ same() { cmp two/params.safetensors want/params.safetensors && cmp two/state.safetensors want/state.safetensors; }
+$ step() { echo "{\"params\": [{\"match\": \"c\", \"matrices\": \"batch 1\"}$1], \"clip_norm\": 1$2}" >c.json; muonctl step --config c.json --params one/params.safetensors --grads g --state one/state --out two >log; }
+$ same() { cmp two/params.safetensors want/params.safetensors && cmp two/state/latest/optimizer.safetensors want/state/latest/optimizer.safetensors; }
 $ echo '{"params": [{"match": "c", "matrices": "batch 1"}]}' >c.json && muonctl step --config c.json --params p --grads g --out one >log
 $ step && mv two want
 
@@ -21,4 +21,4 @@ $ muonctl step --config $CONFIGS/ranks.json --params p --grads g --out with >log
 2> muonctl: step: note: the config is for 4 ranks; this one process has all of every tensor
 $ echo '{"groups": {"muon": {"lr": 0.02}, "adamw": {"lr": 0.0003}}, "params": [{"match": "*.qkv.weight", "matrices": "rows 64, 16, 16"}, {"match": "*.experts.*", "matrices": "batch 1"}], "clip_norm": 1.0}' >c.json
 $ muonctl step --config c.json --params p --grads g --out without >log
-$ cmp with/params.safetensors without/params.safetensors && cmp with/state.safetensors without/state.safetensors
+$ cmp with/params.safetensors without/params.safetensors && cmp with/state/latest/optimizer.safetensors without/state/latest/optimizer.safetensors

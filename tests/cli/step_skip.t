@@ -2,24 +2,24 @@
 $ tensors make p w:F32:4x6 v:F32:3x3 b:F32:5 && tensors make good w:F32:4x6 v:F32:3x3 b:F32:5
 $ tensors make nan w:F32:4x6:nan v:F32:3x3 b:F32:5 && tensors make inf w:F32:4x6 v:F32:3x3:inf b:F32:5:inf
 $ muonctl step --config $CONFIGS/minimal.json --params p --grads good --out a >log
-$ muonctl step --config $CONFIGS/minimal.json --params a/params.safetensors --grads nan --state a/state.safetensors --out b
+$ muonctl step --config $CONFIGS/minimal.json --params a/params.safetensors --grads nan --state a/state --out b
 skipped: NaN or infinity in the gradient of 'w'; weights and state are as they were
 
 wrote b/params.safetensors
-wrote b/state.safetensors
+wrote b/state
 ? 3
-$ cmp a/params.safetensors b/params.safetensors && cmp a/state.safetensors b/state.safetensors
-$ muonctl step --config $CONFIGS/minimal.json --params a/params.safetensors --grads inf --state a/state.safetensors --out c
+$ cmp a/params.safetensors b/params.safetensors && cmp a/state/latest/optimizer.safetensors b/state/latest/optimizer.safetensors
+$ muonctl step --config $CONFIGS/minimal.json --params a/params.safetensors --grads inf --state a/state --out c
 skipped: NaN or infinity in the gradient of 'v' and 1 more; weights and state are as they were
 
 wrote c/params.safetensors
-wrote c/state.safetensors
+wrote c/state
 ? 3
-$ cmp a/params.safetensors c/params.safetensors && cmp a/state.safetensors c/state.safetensors
+$ cmp a/params.safetensors c/params.safetensors && cmp a/state/latest/optimizer.safetensors c/state/latest/optimizer.safetensors
 $ muonctl step --config $CONFIGS/minimal.json --params a/params.safetensors --grads inf --out d --json
 {"applied":false,"skip":"nonfinite_grad","skip_param":"v","nonfinite_params":2,"missing_params":0,"grad_norm":null,* (glob)
 ? 3
-$ tensors values d/state.safetensors w.step
+$ tensors values d/state/latest/optimizer.safetensors w.step
 0
 
 # A result that nobody can read is a failure all the same.

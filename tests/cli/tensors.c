@@ -2,10 +2,10 @@
  *
  *     tensors make FILE NAME:DTYPE:SHAPE[:FILL] ...   SHAPE 2x3, or - for a scalar; FILL normal, zero,
  *                                                     nan, inf, or numbers 1,2,3 again and
- *                                                     again
- *     tensors save ROOT STEP [KEY=VALUE | NAME:...] ...   a checkpoint with these metadata and tensors;
- *                                                     names without a word of the state are weights,
- *                                                     file_bytes=N is a limit for its files
+ *                                                     again; KEY=VALUE is an entry of the metadata
+ *     tensors save ROOT STEP NAME:... ...             a checkpoint of the same; names without a word of
+ *                                                     the state are weights; file_bytes=N, before other
+ *                                                     entries, is a limit for its files
  *     tensors load ROOT                               makes an optimizer as the metadata say, loads
  *                                                     the checkpoint, prints step and state
  *     tensors show FILE                               names, dtypes, shapes
@@ -154,17 +154,46 @@ static void *parse_tensor(muon_st_tensor *t, char *word)
     return data;
 }
 
+typedef struct given { /* on the command line */
+    muon_st_tensor *tensors;
+    void **data; /* of each */
+    muon_st_entry *metadata;
+    size_t ntensors, nmetadata;
+} given;
+
+/* KEY=VALUE is metadata, everything else a tensor. */
+static given parse(char **words, size_t count)
+{
+    given g = {.tensors = allocate(count * sizeof *g.tensors),
+               .data = allocate(count * sizeof *g.data),
+               .metadata = allocate(count * sizeof *g.metadata)};
+    for (size_t i = 0; i < count; i++) {
+        char *equals = strchr(words[i], '=');
+        if (equals) *equals = '\0';
+        if (equals) {
+            g.metadata[g.nmetadata++] = (muon_st_entry){words[i], equals + 1};
+        } else {
+            g.data[g.ntensors] = parse_tensor(&g.tensors[g.ntensors], words[i]);
+            g.ntensors++;
+        }
+    }
+    return g;
+}
+
+static void forget(given *g)
+{
+    for (size_t i = 0; i < g->ntensors; i++)
+        free(g->data[i]);
+    free(g->data);
+    free(g->metadata);
+    free(g->tensors);
+}
+
 static void make(const char *path, char **words, size_t count)
 {
-    muon_st_tensor *tensors = allocate(count * sizeof *tensors);
-    void **data = allocate(count * sizeof *data);
-    for (size_t i = 0; i < count; i++)
-        data[i] = parse_tensor(&tensors[i], words[i]);
-    need(muon_st_write(path, tensors, count, NULL, 0), path);
-    for (size_t i = 0; i < count; i++)
-        free(data[i]);
-    free(data);
-    free(tensors);
+    given g = parse(words, count);
+    need(muon_st_write(path, g.tensors, g.ntensors, g.metadata, g.nmetadata), path);
+    forget(&g);
 }
 
 /* ---- checkpoints ------------------------------------------------------------------------------ */
@@ -184,40 +213,32 @@ static muon_status give(void *user, size_t index, int64_t offset, void *data, si
 
 static void save(const char *root, const char *step, char **words, size_t count)
 {
-    muon_checkpoint_tensor *tensors = allocate(count * sizeof *tensors);
-    muon_st_entry *metadata = allocate(count * sizeof *metadata);
-    void **data = allocate(count * sizeof *data);
+    given g = parse(words, count);
+    muon_checkpoint_tensor *tensors = allocate(g.ntensors * sizeof *tensors);
     muon_checkpoint_plan plan;
     muon_checkpoint_plan_init(&plan, sizeof plan);
-    for (size_t i = 0; i < count; i++) {
-        char *equals = strchr(words[i], '=');
-        muon_st_tensor t;
-        if (equals) {
-            *equals = '\0';
-            if (strcmp(words[i], "file_bytes") == 0)
-                plan.file_bytes = strtoll(equals + 1, NULL, 10);
-            else
-                metadata[plan.nmetadata++] = (muon_st_entry){words[i], equals + 1};
-            continue;
-        }
-        data[plan.ntensors] = parse_tensor(&t, words[i]);
-        muon_checkpoint_tensor *to = &tensors[plan.ntensors++];
-        *to = (muon_checkpoint_tensor){.name = t.name, .dtype = t.dtype, .ndim = t.ndim};
-        memcpy(to->shape, t.shape, sizeof to->shape);
-        to->is_weight = !ends_with(t.name, ".momentum_buffer") && !ends_with(t.name, ".exp_avg") &&
-                        !ends_with(t.name, ".exp_avg_sq") && !ends_with(t.name, ".step");
+    for (size_t i = 0; i < g.ntensors; i++) {
+        const muon_st_tensor *t = &g.tensors[i];
+        tensors[i] = (muon_checkpoint_tensor){.name = t->name, .dtype = t->dtype, .ndim = t->ndim};
+        memcpy(tensors[i].shape, t->shape, sizeof t->shape);
+        tensors[i].is_weight = !ends_with(t->name, ".momentum_buffer") &&
+                               !ends_with(t->name, ".exp_avg") &&
+                               !ends_with(t->name, ".exp_avg_sq") && !ends_with(t->name, ".step");
+    }
+    if (g.nmetadata && strcmp(g.metadata[0].key, "file_bytes") == 0) {
+        plan.file_bytes = strtoll(g.metadata[0].value, NULL, 10);
+        g.metadata[0] = g.metadata[--g.nmetadata];
     }
     plan.step = strtoll(step, NULL, 10);
     plan.tensors = tensors;
-    plan.metadata = metadata;
+    plan.ntensors = g.ntensors;
+    plan.metadata = g.metadata;
+    plan.nmetadata = g.nmetadata;
     plan.source = give;
-    plan.user = data;
+    plan.user = g.data;
     need(muon_checkpoint_write(root, &plan), root);
-    for (size_t i = 0; i < plan.ntensors; i++)
-        free(data[i]);
-    free(data);
-    free(metadata);
     free(tensors);
+    forget(&g);
 }
 
 static const char *setting(const muon_checkpoint *from, const char *front, const char *back)
