@@ -32,6 +32,14 @@ int files_read(void **out, const files *f, size_t index)
     return tensors_read(out, one->st, index - one->first);
 }
 
+int files_read_part(const files *f, size_t index, size_t offset, void *data, size_t bytes)
+{
+    const files_one *one = file_of(f, index);
+    return muon_st_read_part(one->st, index - one->first, (int64_t)offset, data, bytes) == MUON_OK
+               ? CLI_DONE
+               : cli_fail_library();
+}
+
 static const char *name_at(const files *f, size_t index)
 {
     muon_st_tensor tensor;

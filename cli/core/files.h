@@ -40,6 +40,8 @@ void files_close(files *f); /* zeroed is fine */
 int files_get(const files *f, size_t index, muon_st_tensor *out);
 int64_t files_find(const files *f, const char *name); /* -1: there is none */
 int files_read(void **out, const files *f, size_t index);
+/* Some of its bytes. */
+int files_read_part(const files *f, size_t index, size_t offset, void *data, size_t bytes);
 
 /* The end of a path. */
 const char *files_name(const char *path);

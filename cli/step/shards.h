@@ -1,7 +1,7 @@
 /* shards.h - between whole tensors in files and what a rank has of them.
  *
- * Files are read one tensor at a time, by every rank that has something of it, and rank 0 puts whole
- * tensors together again. One process has everything, and nothing is copied. */
+ * Every rank reads the rows that it has something of, and rank 0 puts whole tensors together again. One
+ * process has everything, and nothing is copied. */
 #ifndef CLI_SHARDS_H
 #define CLI_SHARDS_H
 

@@ -70,9 +70,9 @@ refused() {
 # ---- the same bytes
 
 # No layout in the config: along the first dim, which may be shorter than there are ranks. A scalar,
-# BF16 weights (stochastic rounding), a gradient of another dtype.
-tensors make params w:F32:8x12 b:F32:12 emb.embed:F32:20x4 h:BF16:6x4 t:F32:1x9 s:F32:-:1 n:F32:33x17
-tensors make grads w:F32:8x12:1,-2,3 b:F32:12 emb.embed:F32:20x4 h:BF16:6x4 t:F32:1x9 s:F32:- n:BF16:33x17
+# BF16 weights (stochastic rounding), a gradient of another dtype. The embedding is read in several bands.
+tensors make params w:F32:8x12 b:F32:12 emb.embed:F32:3300x1000 h:BF16:6x4 t:F32:1x9 s:F32:-:1 n:F32:33x17
+tensors make grads w:F32:8x12:1,-2,3 b:F32:12 emb.embed:F32:3300x1000 h:BF16:6x4 t:F32:1x9 s:F32:- n:BF16:33x17
 same "no layout" "2 3 4" "$configs/minimal.json"
 
 # Meshes: two of them, ranks in another order, columns, replicas, flat ranges.
