@@ -58,7 +58,7 @@ tsan: deps ## tests where threads meet, under ThreadSanitizer
 	$(call build,tsan)
 	scripts/run-tests tsan
 
-test-report: all ## training reports in a real browser
+test-report: all ## the pages of train and plan in a real browser
 	scripts/check-report
 
 test-mpich: deps ## the tests on several ranks once more, over MPICH (make test has Open MPI)

@@ -245,26 +245,17 @@ static int run_all(session *s)
 
 /* ---- results --------------------------------------------------------------------------- */
 
-static double best_validation(const train_record *r)
-{
-    double best = r->validations[0].loss;
-    for (size_t i = 1; i < r->nvalidations; i++)
-        if (r->validations[i].loss < best) best = r->validations[i].loss;
-    return best;
-}
-
 static void print_run(const train_record *r)
 {
-    double seconds = train_record_step_seconds(r);
     double tokens = (double)r->tokens_per_step * (double)r->nsteps;
-    double validation = r->validations[r->nvalidations - 1].loss, best = best_validation(r);
+    double validation = r->validations[r->nvalidations - 1].loss, best = r->best.loss;
     printf("%-6s%7lld%8lld", r->label, (long long)train_record_done(r), (long long)r->skipped);
     if (r->nsteps == 0) { /* all of them were taken before */
         printf("%10s%12.4f%10.4f%11s%12s%8s\n", "-", validation, best, "-", "-", "-");
         return;
     }
-    printf("%10.4f%12.4f%10.4f%11.0f%10.1f %%%8s\n", r->steps[r->nsteps - 1].loss, validation, best,
-           tokens / seconds, 100 * train_record_optimizer_share(r),
+    printf("%10.4f%12.4f%10.4f%11.0f%10.1f %%%8s\n", train_record_last(r)->loss, validation, best,
+           tokens / r->totals.seconds, 100 * train_record_optimizer_share(r),
            progress_time_of(r->seconds).text);
 }
 

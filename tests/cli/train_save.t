@@ -48,8 +48,8 @@ wrote run/report.html
 2> muonctl: train: note: Muon: lr was 0.01* until step 6, and is now 0.02* (glob)
 $ losses run | cut -d: -f3 | cut -d, -f1 | paste -sd' '
 1 2 3 4 5 6 7 8 9
-$ grep -c 'went on from a checkpoint of step 6' run/report.html
-1
+$ grep -o '"resumed":6' run/report.html
+"resumed":6
 
 # Killed without a warning: what was saved last is what it goes on from. (Without warmup and decay the
 # number of steps makes no difference to a step.)

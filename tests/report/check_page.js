@@ -16,7 +16,7 @@
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) {
         const node = walker.currentNode, parent = node.parentElement;
-        if (!node.textContent.trim() || parent.closest('script, style, title, desc')) continue;
+        if (!node.textContent.trim() || parent.closest('script, style, noscript')) continue;
         if (!isShown(parent)) continue;
         const range = document.createRange();
         range.selectNodeContents(node);
@@ -59,11 +59,15 @@
         }
         return [255, 255, 255];
     };
+    // Labels on bars lie on the shape before them.
+    const below = element => element.classList.contains('on')
+        ? channels(getComputedStyle(element.previousElementSibling).fill) : ground(element);
     for (const piece of pieces) {
         const style = getComputedStyle(piece.parent);
         const colour = channels(piece.parent.namespaceURI.endsWith('svg') ? style.fill : style.color);
-        const ratio = contrast(colour, ground(piece.parent));
-        if (ratio < 4.5) say(`"${piece.text}" has a contrast of ${ratio.toFixed(2)}`);
+        const ratio = contrast(colour, below(piece.parent));
+        if (ratio < (piece.parent.classList.contains('on') ? 3 : 4.5))
+            say(`"${piece.text}" has a contrast of ${ratio.toFixed(2)}`);
     }
     for (const path of document.querySelectorAll('.plot path.line')) {
         const ratio = contrast(channels(getComputedStyle(path).stroke), ground(path));
@@ -72,32 +76,52 @@
 
     // ---- pictures -------------------------------------------------------------------------------
 
-    const plots = [...document.querySelectorAll('.plot')];
-    for (const plot of plots) {
-        const svg = plot.querySelector('svg'), box = svg.getBoundingClientRect();
-        const name = svg.querySelector('title').textContent;
+    for (const svg of document.querySelectorAll('.plot > svg')) {
+        const box = svg.getBoundingClientRect(), name = svg.getAttribute('aria-label') || '';
+        if (name.trim().length < 5) say('a picture has no name');
         if (box.width < 150 || box.height < 20) say(`${name}: ${box.width} x ${box.height} px`);
+        if (!svg.querySelector('path, rect')) say(`${name}: nothing is drawn`);
         for (const path of svg.querySelectorAll('path[data-points]')) {
-            const points = [...path.getAttribute('d').matchAll(/[ML]([-\d.]+) ([-\d.]+)/g)];
+            const points = path.getAttribute('d').match(/[ML]/g) || [];
             if (points.length !== Number(path.dataset.points))
                 say(`${name}: a line has ${points.length} points, not ${path.dataset.points}`);
-            if (points.some(m => !(m[1] >= 0 && m[1] <= 1000 && m[2] >= 0 && m[2] <= 1000)))
-                say(`${name}: a line leaves the chart`);
-            if (/[^MLh\d. ]/.test(path.getAttribute('d'))) say(`${name}: a path is not numbers`);
+            if (/[^MLh\d. -]/.test(path.getAttribute('d'))) say(`${name}: a path is not numbers`);
         }
-        for (const shape of svg.querySelectorAll('use, rect')) {
-            const at = shape.getBoundingClientRect();
-            const slack = shape.tagName === 'use' ? 8 : 2;
+        for (const shape of svg.querySelectorAll('rect, circle, path, line')) {
+            const at = shape.getBoundingClientRect(), slack = 4;
             if (at.left < box.left - slack || at.right > box.right + slack ||
                 at.top < box.top - slack || at.bottom > box.bottom + slack)
-                say(`${name}: a ${shape.tagName} leaves the chart`);
-            if (shape.tagName === 'use' && !(at.width > 3)) say(`${name}: a mark is not drawn`);
+                say(`${name}: a ${shape.tagName} leaves the picture`);
         }
     }
-    for (const svg of document.querySelectorAll('svg[role=img]'))
-        for (const part of ['title', 'desc'])
-            if (!svg.querySelector(part)?.textContent.trim()) say(`a picture has no ${part}`);
-    const ids = [...document.querySelectorAll('[id]')].map(element => element.id);
-    if (new Set(ids).size !== ids.length) say('an id is there twice');
+
+    // ---- numbers --------------------------------------------------------------------------------
+
+    // What is shown of a number of the data is that number, to half of its last digit.
+    const data = JSON.parse(document.getElementById('data').textContent);
+    const scales = { '': [1], s: [1], ms: [1e-3], 'µs': [1e-6], ns: [1e-9], min: [60], h: [3600], '%': [0.01], '×': [1],
+        B: [1, 1e9], kB: [1e3], MB: [1e6], GB: [1e9], TB: [1e12], PB: [1e15], EB: [1e18], K: [1e3], M: [1e6], T: [1e12] };
+    ['', 'k', 'M', 'G', 'T', 'P', 'E'].forEach((letter, i) => { scales[`${letter}flop`] = [1000 ** i]; });
+    const agrees = (text, value) => {
+        if (value === null || value === undefined) return text === 'no number';
+        const parts = [...text.matchAll(/(-?[\d,]+)(\.\d+)?(e[+-]?\d+)?(?: ?([a-zA-Zµ%×]+))?/g)];
+        if (!parts.length || parts.some(part => !scales[part[4] || ''])) return false;
+        return scales[parts[0][4] || ''].some(first => {
+            let sum = 0, last = 0;
+            parts.forEach((part, i) => {
+                const scale = i ? scales[part[4] || ''][0] : first;
+                sum += Number((part[1] + (part[2] || '') + (part[3] || '')).replace(/,/g, '')) * scale;
+                last = scale * 10 ** (Number((part[3] || 'e0').slice(1)) - Math.max(0, (part[2] || '.').length - 1));
+            });
+            return Math.abs(sum - value) <= (parts.length > 1 ? 1 : 0.501) * last;
+        });
+    };
+    const shown = [...document.querySelectorAll('[data-key]')];
+    if (shown.length < 10) say(`only ${shown.length} numbers of the data are shown`);
+    for (const element of shown) {
+        const value = element.dataset.key.split('.').reduce((at, key) => at?.[key], data);
+        if (!agrees(element.textContent, value)) say(`${element.dataset.key} is ${value}, shown as "${element.textContent}"`);
+    }
+    if (/NaN(?! or infinity)|undefined|Infinity|\[object/.test(document.body.innerText)) say('a text has NaN or undefined in it');
     return found;
 }

@@ -1,13 +1,14 @@
-/* test_train_report.c - the report of a training run, as text.
+/* test_train_report.c - the page of training runs: its data. What it makes of them is seen in a browser,
+ * by scripts/check-report.
  *
  *     test_train_report --examples DIR    write pages for scripts/check-report to look at
  */
 #include "tests/train/train_records.h"
 
 #include "train/report/report.h"
-#include "train/report/text.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -94,6 +95,38 @@ static void make_two(example *e)
     add_run(e, &adamw);
 }
 
+/* Down by 0.1 in each 25 steps: 4, 3.9, ... 2.8; the other one falls half as fast, to 3.39. */
+static void make_ahead(example *e)
+{
+    make_two(e);
+    for (size_t i = 0; i < 13; i++) {
+        e->runs[0].validations[i].loss = 4 - 0.1 * (double)i;
+        e->runs[1].validations[i].loss = 4 - 0.05 * (double)i - (i == 12 ? 0.01 : 0);
+    }
+}
+
+static void make_level(example *e)
+{
+    make_ahead(e);
+    e->runs[1].validations[12].loss = e->runs[0].validations[12].loss;
+}
+
+static void make_stopped(example *e)
+{
+    add_run(e, &(made_run){"Muon", 1, 300, 120, 1, 0.01});
+    e->runs[0].skipped = 3;
+}
+
+/* The first has none; so the second has nobody to be ahead of. */
+static void make_no_loss(example *e)
+{
+    make_two(e);
+    for (size_t i = 0; i < e->runs[0].nsteps; i++)
+        e->runs[0].steps[i].loss = (double)NAN;
+    for (size_t i = 0; i < e->runs[0].nvalidations; i++)
+        e->runs[0].validations[i].loss = (double)NAN;
+}
+
 static void make_one_step(example *e)
 {
     add_run(e, &(made_run){"Muon", 1, 1, 1, 1, 0.01});
@@ -158,10 +191,11 @@ static void make_hostile(example *e)
     r->steps[107].max_logit = 1e38;
     r->steps[108].seconds = 1e12;
     r->steps[109].clipped_heads = INT64_MAX / 4;
-    r->rank_steps[50].model = (double)NAN;
-    r->rank_steps[51].phase[MUON_PHASE_ORTHO] = -1;
+    r->ranks[0].seconds.phase[MUON_PHASE_ORTHO] = (double)NAN;
+    r->totals.seconds = 1e12;
+    r->totals.logit_max = 1e38;
     r->ranks[0].bytes_sent = INT64_MAX;
-    r->ranks[1].model_seconds = HUGE_VAL;
+    r->ranks[1].seconds.model = HUGE_VAL;
     r->validations[3].loss = (double)NAN;
     r->validations[4].loss = 1e200;
     r->skipped = 4;
@@ -175,49 +209,47 @@ static void make_hostile(example *e)
 static const struct {
     const char *name;
     void (*make)(example *e);
-} examples[] = {{"two", make_two},   {"one-step", make_one_step}, {"no-step", make_no_step},
-                {"bare", make_bare}, {"many", make_many},         {"hostile", make_hostile}};
+} examples[] = {{"two", make_two},         {"ahead", make_ahead},     {"level", make_level},
+                {"stopped", make_stopped}, {"no-loss", make_no_loss}, {"one-step", make_one_step},
+                {"no-step", make_no_step}, {"bare", make_bare},       {"many", make_many},
+                {"hostile", make_hostile}};
 
 /* ---- what holds for every page ------------------------------------------------------------------ */
 
-static void check_utf8(const char *text)
+/* The data of a page; the caller drops them. */
+static json_t *data_of(const char *page)
 {
-    while (*text) {
-        uint32_t rune;
-        const char *at = text;
-        text += page_rune(text, &rune);
-        /* What the page writes for what it does not know is that character itself. */
-        if (rune == PAGE_UNKNOWN && strncmp(at, "\xef\xbf\xbd", 3) != 0)
-            fail_msg("not UTF-8: byte %02x before %.40s", (unsigned char)*at, text);
-    }
+    static const char begin[] = "<script type=\"application/json\" id=\"data\">";
+    const char *from = strstr(page, begin), *end = from ? strstr(from, "</script>") : NULL;
+    json_error_t error;
+    if (!end) fail_msg("the page has no data");
+    from += sizeof begin - 1;
+    json_t *data = json_loadb(from, (size_t)(end - from), JSON_REJECT_DUPLICATES, &error);
+    if (!data) fail_msg("column %d: %s", error.column, error.text);
+    return data;
 }
 
-/* Tags are closed in the order in which they were opened. */
-static void check_tags(const char *html)
+static json_t *data_of_runs(const train_record *runs, size_t nruns)
 {
-    static const char *const bodiless[] = {"!doctype", "meta"};
-    char open[64][16];
-    int depth = 0;
-    for (const char *at = html; (at = strchr(at, '<')); at++) {
-        char name[16];
-        int closes = at[1] == '/', length = 0;
-        const char *end = strchr(at, '>'), *first = at + 1 + closes;
-        if (!end) fail_msg("a tag without an end: %.40s", at);
-        while (length < 15 && !strchr(" >/\n", first[length]))
-            length++;
-        snprintf(name, sizeof name, "%.*s", length, first);
-        if (closes) {
-            if (depth == 0 || strcmp(open[--depth], name) != 0)
-                fail_msg("</%s> after <%s>", name, depth ? open[depth] : "nothing");
-        } else if (end[-1] != '/' && strcmp(name, bodiless[0]) != 0 &&
-                   strcmp(name, bodiless[1]) != 0) {
-            assert_true(depth < 64);
-            snprintf(open[depth++], sizeof open[0], "%s", name);
-        }
-        if (strcmp(name, "script") == 0 && !closes) end = strstr(end, "</script>") - 1;
-        at = end;
+    char *page = report_of(runs, nruns);
+    json_t *data = data_of(page);
+    free(page);
+    return data;
+}
+
+/* The value at a path like "runs.0.curves.loss". */
+static json_t *at(json_t *data, const char *path)
+{
+    char key[64];
+    const char *begin = path;
+    for (int n; *path; path += n + (path[n] == '.')) {
+        n = (int)strcspn(path, ".");
+        snprintf(key, sizeof key, "%.*s", n, path);
+        data = json_is_array(data) ? json_array_get(data, (size_t)atoi(key))
+                                   : json_object_get(data, key);
+        if (!data) fail_msg("there is no %s", begin);
     }
-    if (depth) fail_msg("<%s> is not closed", open[depth - 1]);
+    return data;
 }
 
 TEST(every_page_is_sound)
@@ -227,17 +259,16 @@ TEST(every_page_is_sound)
         examples[i].make(&e);
         char *first = report_of(e.runs, e.count), *second = report_of(e.runs, e.count);
         assert_string_equal(first, second);
-        check_utf8(first);
-        check_tags(first);
-        assert_has_not(first, "nan");
-        assert_has_not(first, "\"inf");
-        assert_has_not(first, "-inf");
+        json_t *data = data_of(first);
+        assert_int_equal(json_array_size(at(data, "runs")), e.count);
+        json_decref(data);
         assert_has_not(first, "<script>alert");
-        assert_has_not(first, "http:");
         assert_has_not(first, "https:");
         assert_has_not(first, "src=");
-        assert_int_equal(count_of(first, "<script>"), 1);
-        assert_int_equal(count_of(first, "role=\"img\""), count_of(first, "<desc id="));
+        assert_has_not(first, "@data@");
+        /* Besides the data, and both as long as they are: no text has ended one. */
+        assert_int_equal(count_of(first, "<script"), 2);
+        assert_int_equal(count_of(first, "</script>"), 2);
         free(first);
         free(second);
         free_example(&e);
@@ -246,59 +277,67 @@ TEST(every_page_is_sound)
 
 /* ---- what pages say ----------------------------------------------------------------------------- */
 
-TEST(the_page_says_who_is_ahead_and_how_much_sooner)
+TEST(numbers_are_those_of_the_record)
 {
     example e = {.count = 0};
     make_two(&e);
-    /* Down by 0.1 in each 25 steps: 4, 3.9, ... 2.8; the other one falls half as fast, to 3.4. */
-    for (size_t i = 0; i < 13; i++) {
-        e.runs[0].validations[i].loss = 4 - 0.1 * (double)i;
-        e.runs[1].validations[i].loss = 4 - 0.05 * (double)i - (i == 12 ? 0.01 : 0);
+    json_t *data = data_of_runs(e.runs, e.count);
+    for (size_t i = 0; i < e.count; i++) {
+        const train_record *r = &e.runs[i];
+        double seconds = 0, model = 0, clipped = 0;
+        for (size_t k = 0; k < r->nsteps; k++) {
+            seconds += r->steps[k].seconds;
+            clipped += (double)r->steps[k].clipped_heads;
+        }
+        for (int rank = 0; rank < r->nranks; rank++)
+            model += r->ranks[rank].seconds.model / (r->nranks * (double)r->nsteps);
+        const struct {
+            const char *key;
+            double want;
+        } cases[] = {{"done", 300},
+                     {"ranks", 2},
+                     {"totals.steps", 300},
+                     {"totals.seconds", seconds},
+                     {"totals.clipped_heads", clipped},
+                     {"totals.lr_max", i ? 0.004 : 0.01},
+                     {"tokens", 300 * 4096},
+                     {"tokens_per_second", 300 * 4096 / seconds},
+                     {"step_seconds", seconds / 300},
+                     {"time.model.seconds", model},
+                     {"last_loss", r->steps[299].loss},
+                     {"final_loss", r->validations[12].loss},
+                     {"best.loss", r->best.loss},
+                     {"curves.loss.17", r->steps[17].loss},
+                     {"curves.step.17", 18},
+                     {"curves.end.299", r->steps[299].begin + r->steps[299].seconds},
+                     {"validations.loss.3", r->validations[3].loss},
+                     {"columns.1.bytes_sent", (double)r->ranks[1].bytes_sent}};
+        for (size_t k = 0; k < COUNT(cases); k++) {
+            char path[96];
+            snprintf(path, sizeof path, "runs.%zu.%s", i, cases[k].key);
+            double got = json_number_value(at(data, path)), want = cases[k].want;
+            if (fabs(got - want) > 1e-8 * fabs(want))
+                fail_msg("%s: got %.9g, want %.9g", path, got, want);
+        }
     }
-    char *page = report_of(e.runs, e.count);
-    assert_has(page, "<strong>Muon is ahead of AdamW by 0.5900</strong>");
-    assert_has(page, "validation loss of 2.8000 against 3.3900 nats per byte");
-    assert_has(page, "after about 153 steps, 147 steps (49 %) sooner");
-    free(page);
-
-    /* Whoever is ahead is, whichever comes first. */
-    train_record swapped[] = {e.runs[1], e.runs[0]};
-    page = report_of(swapped, 2);
-    assert_has(page, "<strong>Muon is ahead of AdamW by 0.5900</strong>");
-    free(page);
-
-    e.runs[1].validations[12].loss = e.runs[0].validations[12].loss;
-    page = report_of(e.runs, e.count);
-    assert_has(page, "Muon and AdamW end level");
-    free(page);
+    json_decref(data);
     free_example(&e);
 }
 
-TEST(the_page_tells_of_stopped_and_skipped_steps)
+TEST(what_is_no_number_is_null)
 {
+    static const char *const nulls[] = {"curves.loss.100",    "curves.loss.101",
+                                        "curves.loss.103",    "curves.grad_norm.106",
+                                        "validations.loss.3", "spectra.1.before.5"};
     example e = {.count = 0};
-    add_run(&e, &(made_run){"Muon", 1, 300, 120, 1, 0.01});
-    e.runs[0].skipped = 3;
-    char *page = report_of(e.runs, e.count);
-    assert_has(page, "Muon was stopped after 120 of 300 steps.");
-    assert_has(page, "Muon skipped 3 steps that had a NaN or infinity.");
-    assert_has(page, "One rank did all of the work");
-    free(page);
-    free_example(&e);
-}
-
-TEST(a_run_without_a_loss_is_no_match)
-{
-    example e = {.count = 0};
-    make_two(&e);
-    for (size_t i = 0; i < e.runs[0].nsteps; i++)
-        e.runs[0].steps[i].loss = (double)NAN;
-    for (size_t i = 0; i < e.runs[0].nvalidations; i++)
-        e.runs[0].validations[i].loss = (double)NAN;
-    char *page = report_of(e.runs, e.count);
-    assert_has(page, "AdamW ended at a validation loss of");
-    assert_has_not(page, "ahead of");
-    free(page);
+    make_hostile(&e);
+    json_t *data = data_of_runs(e.runs, e.count);
+    for (size_t i = 0; i < COUNT(nulls); i++) {
+        char path[64];
+        snprintf(path, sizeof path, "runs.0.%s", nulls[i]);
+        if (!json_is_null(at(data, path))) fail_msg("%s is not null", path);
+    }
+    json_decref(data);
     free_example(&e);
 }
 
@@ -307,56 +346,16 @@ TEST(text_is_escaped_and_what_is_not_utf8_is_marked)
     example e = {.count = 0};
     make_hostile(&e);
     char *page = report_of(e.runs, e.count);
-    assert_has(page, "<pre>\n&lt;/pre&gt;&lt;/title&gt;&lt;script&gt;alert(&quot;1&quot;)"
-                     "&lt;/script&gt;&amp;amp; &#39;x&#39; ");
-    /* One mark for each byte that is wrong, pictures of control characters, no override of the
-     * direction, and other writing as it is. */
-    assert_has(page, "&#39;x&#39; \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
-                     "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd "
-                     "\xe2\x90\x9b[31m\xe2\x90\xa1 \xef\xbf\xbd"
-                     "drawkcab \xe6\xb5\x8b\xe8\xaf\x95 \xef\xbf\xbd</pre>");
-    free(page);
-    free_example(&e);
-}
-
-TEST(a_line_has_a_point_for_each_step_and_gaps_where_there_is_none)
-{
-    example e = {.count = 0};
-    make_two(&e);
-    e.runs[0].steps[10].loss = e.runs[0].steps[200].loss = (double)NAN;
-    char *page = report_of(e.runs, e.count);
-    /* Single batches and their mean, in the chart of all and, from step 150 on, of the second half. */
-    assert_int_equal(count_of(page, "data-points=\"298\""), 2);
-    assert_int_equal(count_of(page, "data-points=\"150\""), 2);
-    assert_int_equal(count_of(page, "data-points=\"151\""), 2);
-    /* AdamW's loss twice; rate, norm, logit and clipped heads of both. */
-    assert_int_equal(count_of(page, "data-points=\"300\""), 2 + 4 * 2);
-    assert_int_equal(count_of(page, "data-points=\"13\""), 2); /* validations */
-    const char *line = strstr(page, "class=\"faint s0\"");
-    assert_non_null(line);
-    char *first = made_text(line);
-    *strstr(first, "/>") = 0;
-    assert_int_equal(count_of(first, "M"), 3); /* pieces */
-    free(first);
-    free(page);
-    free_example(&e);
-}
-
-TEST(a_long_run_is_thinned_but_keeps_its_peaks)
-{
-    example e = {.count = 0};
-    add_run(&e, &(made_run){"Muon", 1, 20000, 20000, 1, 0.01});
-    e.runs[0].steps[13333].loss = 9;
-    e.runs[0].steps[17777].loss = 0.5;
-    char *page = report_of(e.runs, e.count);
-    if (strlen(page) > 400000) fail_msg("%zu bytes", strlen(page));
-    assert_has(page, "values from 0.5000 to 9.000");
-    const char *line = strstr(page, "class=\"faint s0\"");
-    assert_non_null(line);
-    /* From 0 to 10: 9 is a tenth from the top, 0.5 a twentieth from the bottom. */
-    const char *high = strstr(line, " 100.00"), *low = strstr(line, " 950.00");
-    assert_true(high && high < strstr(line, "/>"));
-    assert_true(low && low < strstr(line, "/>"));
+    assert_has(page, "\\u003c/pre>\\u003c/title>\\u003cscript>alert(");
+    json_t *data = data_of(page);
+    /* One mark for each byte that is wrong; the page shows control characters as pictures. */
+    assert_string_equal(json_string_value(at(data, "runs.0.sample")),
+                        "</pre></title><script>alert(\"1\")</script>&amp; 'x' "
+                        "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+                        "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd "
+                        "\x1b[31m\x7f \xe2\x80\xae"
+                        "drawkcab \xe6\xb5\x8b\xe8\xaf\x95 \xef\xbf\xbd");
+    json_decref(data);
     free(page);
     free_example(&e);
 }
@@ -366,61 +365,17 @@ TEST(ranks_have_columns_and_very_many_share_them)
     static const struct {
         int ranks;
         size_t columns;
-    } cases[] = {{1, 0}, {2, 2}, {64, 64}, {128, 128}, {1000, 128}};
+    } cases[] = {{1, 1}, {2, 2}, {64, 64}, {128, 128}, {1000, 128}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         example e = {.count = 0};
         add_run(&e, &(made_run){"Muon", 1, 2, 2, cases[i].ranks, 0.01});
-        char *page = report_of(e.runs, e.count);
-        size_t got = count_of(page, "class=\"bar bytes\"");
+        json_t *data = data_of_runs(e.runs, e.count);
+        size_t got = json_array_size(at(data, "runs.0.columns"));
         if (got != cases[i].columns)
             fail_msg("%d ranks: got %zu columns, want %zu", cases[i].ranks, got, cases[i].columns);
-        free(page);
+        json_decref(data);
         free_example(&e);
     }
-}
-
-TEST(numbers_are_written_as_people_write_them)
-{
-    const struct {
-        page_word got;
-        const char *want;
-    } cases[] = {
-        {page_number(0, 3), "0.00"},
-        {page_number(0.99996, 4), "1.000"},
-        {page_number(5e-324, 3), "4.94e-324"},
-        {page_number(1234.6, 3), "1235"},
-        {page_number(0.012345, 3), "0.0123"},
-        {page_number(-1.5e-8, 2), "-1.5e-8"},
-        {page_number(1e300, 3), "1.00e300"},
-        {page_number((double)NAN, 3), "not a number"},
-        {page_number(-HUGE_VAL, 3), "minus infinite"},
-        {page_loss(1.84231), "1.8423"},
-        {page_loss(123456), "1.235e+05"},
-        {page_seconds(0), "0 ns"},
-        {page_seconds(1.5e-6), "1.50 µs"},
-        {page_seconds(0.0123), "12.3 ms"},
-        {page_seconds(0.9999), "1.00 s"},
-        {page_seconds(99.9), "99.9 s"},
-        {page_seconds(125.4), "2 min 5 s"},
-        {page_seconds(7265), "2 h 1 min"},
-        {page_seconds(1e12), "277,777,778 h"},
-        {page_seconds(HUGE_VAL), "infinite"},
-        {page_bytes(0), "0 B"},
-        {page_bytes(999), "999 B"},
-        {page_bytes(1536000), "1.54 MB"},
-        {page_bytes(9.3e18), "9.3e+03 PB"},
-        {page_count(0), "0"},
-        {page_count(999), "999"},
-        {page_count(1234567), "1,234,567"},
-        {page_count(-1000), "-1,000"},
-        {page_count(1e30), "1e+30"},
-        {page_short(2.5e9), "2.50 G"},
-        {page_percent(0.0444), "4.4 %"},
-        {page_percent(0.123), "12 %"},
-    };
-    for (size_t i = 0; i < COUNT(cases); i++)
-        if (strcmp(cases[i].got.text, cases[i].want) != 0)
-            fail_msg("case %zu: got '%s', want '%s'", i, cases[i].got.text, cases[i].want);
 }
 
 /* ---- what can go wrong -------------------------------------------------------------------------- */
@@ -456,10 +411,22 @@ TEST(a_page_that_cannot_be_written_says_so_and_leaves_nothing)
     free_example(&e);
 }
 
+/* jansson's allocations are counted like ours. */
+static void *take(size_t size)
+{
+    return malloc(size);
+}
+
+static void give_back(void *memory)
+{
+    free(memory);
+}
+
 TEST(without_memory_there_is_no_page_and_no_leak)
 {
     example e = {.count = 0};
-    make_two(&e);
+    make_one_step(&e);
+    json_set_alloc_funcs(take, give_back);
     int64_t k = 0;
     muon_status status;
     do {
@@ -473,8 +440,9 @@ TEST(without_memory_there_is_no_page_and_no_leak)
         assert_int_equal(access(path, F_OK), -1);
         k++;
     } while (k < 10000);
+    json_set_alloc_funcs(malloc, free);
     assert_int_equal(status, MUON_OK);
-    assert_true(k > 10);
+    assert_true(k > 100);
     unlink(path_of("report.html"));
     free_example(&e);
 }

@@ -166,7 +166,7 @@ TEST(the_record_has_every_step_of_every_rank)
         before = step->begin;
     }
     assert_true(r->ranks[0].matrices > 0 && r->ranks[1].matrices > 0);
-    assert_true(r->ranks[0].bytes_sent > 0 && r->ranks[1].model_seconds > 0);
+    assert_true(r->ranks[0].bytes_sent > 0 && r->ranks[1].seconds.model > 0);
     double share = train_record_optimizer_share(r);
     assert_true(share > 0 && share < 1);
     free_crew(f);

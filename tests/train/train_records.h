@@ -93,12 +93,6 @@ static inline void made_ranks(train_record *r, const made_run *how)
         train_rank *to = &r->ranks[rank];
         to->matrices = how->is_muon ? 12 + rank % 2 : 0;
         to->bytes_sent = r->nranks > 1 ? (int64_t)r->nsteps * (2400000 + 90000 * (rank % 5)) : 0;
-        for (size_t i = 0; i < r->nsteps; i++) {
-            const train_rank_step *s = &r->rank_steps[i * (size_t)r->nranks + (size_t)rank];
-            to->model_seconds += s->model;
-            to->ortho_seconds += s->phase[MUON_PHASE_ORTHO];
-            to->wait_seconds += s->phase[MUON_PHASE_GATHER] + s->phase[MUON_PHASE_SCATTER];
-        }
     }
 }
 
@@ -137,19 +131,20 @@ static inline train_record made_record(const made_run *how)
     r.parameters = 844160;
     r.tokens_per_step = 4096;
     r.threads = 1;
-    r.nsteps = (size_t)how->done;
+    train_rank_step *ranks = calloc((size_t)how->nranks, sizeof *ranks);
+    assert_non_null(ranks);
     for (int64_t i = 0; i <= how->done; i++) {
-        if (i % EVERY == 0 || i == how->done)
-            r.validations[r.nvalidations++] =
-                (train_validation){i, made_loss(how, (double)i) + 0.03 + 0.004 * testlib_gauss()};
+        train_validation v = {i, made_loss(how, (double)i) + 0.03 + 0.004 * testlib_gauss()};
+        if (i % EVERY == 0 || i == how->done) train_record_validate(&r, &v);
         if (i == how->done) break;
-        train_rank_step *ranks = r.rank_steps + i * how->nranks;
         for (int rank = 0; rank < how->nranks; rank++)
             made_rank_step(&ranks[rank], how, rank);
-        r.steps[i].step = i + 1;
-        made_step(&r.steps[i], ranks, how, now);
-        now += r.steps[i].seconds;
+        train_step step = {.step = i + 1};
+        made_step(&step, ranks, how, now);
+        train_record_add(&r, &step, ranks);
+        now += step.seconds;
     }
+    free(ranks);
     r.seconds = now;
     r.interrupted = how->done < how->steps;
     made_ranks(&r, how);

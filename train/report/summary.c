@@ -220,13 +220,13 @@ static double final_loss(const train_record *run)
 
 static double tokens_per_second(const train_record *run)
 {
-    double seconds = train_record_step_seconds(run);
+    double seconds = run->totals.seconds;
     return seconds > 0 ? (double)run->tokens_per_step * (double)run->nsteps / seconds : 0;
 }
 
 static double seconds_of_step(const train_record *run)
 {
-    return run->nsteps ? train_record_step_seconds(run) / (double)run->nsteps : 0;
+    return run->nsteps ? run->totals.seconds / (double)run->nsteps : 0;
 }
 
 static double best_of(const page *p, const tile *t)

@@ -157,7 +157,7 @@ static page_word share(const train_record *r)
 
 static page_word throughput(const train_record *r)
 {
-    double seconds = train_record_step_seconds(r);
+    double seconds = r->totals.seconds;
     double all = (double)r->tokens_per_step * (double)r->nsteps;
     return page_count(seconds > 0 ? all / seconds : 0);
 }

@@ -63,7 +63,7 @@ static muon_status compare(const train_run *run, const char *path)
     muon_checkpoint *saved = NULL;
     muon_status status = muon_checkpoint_open(&saved, path);
     if (status != MUON_OK) return status == MUON_E_FORMAT ? MUON_OK : status;
-    status = facts_compare(&run->settings_facts, saved);
+    status = facts_compare(&run->record->settings, saved);
     muon_checkpoint_close(saved);
     return status;
 }
@@ -92,12 +92,12 @@ static muon_status read_facts(train_run *run, const char *path, int64_t step)
 {
     muon_checkpoint *saved = NULL;
     TRY(open_step(&saved, path, step));
-    muon_status status = facts_compare(&run->settings_facts, saved);
+    muon_status status = facts_compare(&run->record->settings, saved);
     if (status == MUON_OK) status = facts_read_progress(run, saved);
     if (status == MUON_OK) {
         tell(run, MUON_LOG_INFO, "%s: resumed after step %lld, from %s", run->record->label,
              (long long)step, muon_checkpoint_get_path(saved));
-        facts_tell_changes(&run->settings_facts, saved, tell_change, run);
+        facts_tell_changes(&run->record->settings, saved, tell_change, run);
     }
     muon_checkpoint_close(saved);
     return status;
@@ -170,7 +170,7 @@ static muon_status finish(train_run *run)
 static muon_status write_out(train_run *run, const facts *progress)
 {
     const train_saving *s = &run->settings.saving;
-    const facts *settings = &run->settings_facts;
+    const facts *settings = &run->record->settings;
     muon_st_entry metadata[2 * FACTS_MOST];
     muon_save_args args;
     size_t n = 0;

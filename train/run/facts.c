@@ -271,7 +271,7 @@ static muon_status read_validations(train_record *r, const muon_checkpoint *save
         REQUIRE(read_validation(&at, &v) && v.step > before && v.step <= r->resumed, E_FORMAT,
                 "%s: train.validations has '%.40s', must be steps and losses in order",
                 muon_checkpoint_get_path(saved), here);
-        r->validations[r->nvalidations++] = v;
+        train_record_validate(r, &v);
         before = v.step;
     }
     return MUON_OK;

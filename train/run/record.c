@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "train/run/spectrum.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,8 @@ void train_record_free(train_record *record)
     free(record->validations);
     free(record->ranks);
     free(record->description);
+    free(record->machine);
+    facts_free(&record->settings);
     free(record->sample);
     *record = (train_record){.label = NULL};
 }
@@ -58,18 +61,66 @@ int64_t train_record_done(const train_record *record)
     return record->resumed + (int64_t)record->nsteps;
 }
 
-double train_record_step_seconds(const train_record *record)
-{
-    double sum = 0;
-    for (size_t i = 0; i < record->nsteps; i++)
-        sum += record->steps[i].seconds;
-    return sum;
-}
-
 double train_record_optimizer_share(const train_record *record)
 {
-    double all = train_record_step_seconds(record), sum = 0;
-    for (size_t i = 0; i < record->nsteps; i++)
-        sum += record->steps[i].optimizer_seconds;
-    return all > 0 ? sum / all : 0;
+    const train_totals *t = &record->totals;
+    return t->seconds > 0 ? t->optimizer_seconds / t->seconds : 0;
+}
+
+/* ---- adding ------------------------------------------------------------------------------------- */
+
+static void add_seconds(double *sum, double seconds)
+{
+    if (seconds > 0 && isfinite(seconds)) *sum += seconds;
+}
+
+void train_rank_step_add(train_rank_step *to, const train_rank_step *from)
+{
+    add_seconds(&to->model, from->model);
+    add_seconds(&to->reduce, from->reduce);
+    add_seconds(&to->optimizer, from->optimizer);
+    add_seconds(&to->gather, from->gather);
+    for (int i = 0; i < MUON_NPHASES; i++)
+        add_seconds(&to->phase[i], from->phase[i]);
+}
+
+static void add_totals(train_totals *t, const train_step *s)
+{
+    t->steps++;
+    t->clipped_heads += s->clipped_heads;
+    add_seconds(&t->seconds, s->seconds);
+    add_seconds(&t->model_seconds, s->model_seconds);
+    add_seconds(&t->optimizer_seconds, s->optimizer_seconds);
+    t->model_flops += s->model_flops;
+    t->lr_max = fmax(t->lr_max, s->lr);
+    t->logit_max = fmax(t->logit_max, s->max_logit);
+    for (int i = 0; i < MUON_NPHASES; i++) {
+        add_seconds(&t->phase_max[i], s->phase_max[i]);
+        add_seconds(&t->phase_min[i], s->phase_min[i]);
+        t->phase_flops[i] += s->phase_flops[i];
+        t->phase_bytes[i] += s->phase_bytes[i];
+    }
+}
+
+void train_record_add(train_record *record, const train_step *step, const train_rank_step *ranks)
+{
+    size_t nranks = (size_t)record->nranks;
+    memcpy(record->rank_steps + record->nsteps * nranks, ranks, nranks * sizeof *ranks);
+    record->steps[record->nsteps++] = *step;
+    add_totals(&record->totals, step);
+    for (size_t rank = 0; rank < nranks; rank++)
+        train_rank_step_add(&record->ranks[rank].seconds, &ranks[rank]);
+}
+
+void train_record_validate(train_record *record, const train_validation *validation)
+{
+    int is_best = record->nvalidations == 0 || validation->loss < record->best.loss ||
+                  isnan(record->best.loss);
+    if (is_best) record->best = *validation;
+    record->validations[record->nvalidations++] = *validation;
+}
+
+const train_step *train_record_last(const train_record *record)
+{
+    return &record->steps[record->nsteps - 1];
 }

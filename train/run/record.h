@@ -3,7 +3,7 @@
 #ifndef TRAIN_RECORD_H
 #define TRAIN_RECORD_H
 
-#include "muon/muon.h"
+#include "train/run/facts.h"
 
 typedef struct train_step {
     int64_t step; /* 1, 2, ... */
@@ -44,20 +44,34 @@ typedef struct train_spectrum {
 
 typedef struct train_rank { /* what one rank did in the whole run */
     int64_t matrices;
+    train_rank_step seconds;
     double model_seconds, ortho_seconds, wait_seconds; /* wait: gather and scatter */
     int64_t bytes_sent;
 } train_rank;
 
+typedef struct train_totals { /* of all steps that this run has taken */
+    int64_t steps, clipped_heads;
+    double seconds, model_seconds, optimizer_seconds; /* of the slowest rank in each step */
+    double model_flops;
+    double phase_max[MUON_NPHASES], phase_min[MUON_NPHASES]; /* seconds */
+    double phase_flops[MUON_NPHASES], phase_bytes[MUON_NPHASES];
+    double lr_max, logit_max; /* the largest of any step */
+} train_totals;
+
 typedef struct train_record {
     const char *label; /* "Muon", "AdamW" */
     char *description; /* one line: model, data, ranks, settings */
+    char *machine;     /* one line: the CPU, and what multiplies */
+    facts settings;
     int64_t parameters, tokens_per_step;
     int nranks, threads;
     int64_t planned; /* steps of the whole run */
     train_step *steps;
     train_rank_step *rank_steps; /* [nsteps][nranks] */
     size_t nsteps;
+    train_totals totals;
     train_validation *validations;
+    train_validation best;     /* of them; a NaN is never best, if there is another */
     size_t nvalidations, room; /* that are there; that there is memory for */
     train_spectrum *spectra;
     size_t nspectra;
@@ -80,13 +94,21 @@ typedef struct train_record {
 muon_status train_record_create(train_record *record, int64_t steps, int64_t every, int nranks);
 void train_record_free(train_record *record); /* zeros are fine */
 
+/* Adds a step, with the seconds of all ranks, or a validation. There must be room. */
+void train_record_add(train_record *record, const train_step *step, const train_rank_step *ranks);
+void train_record_validate(train_record *record, const train_validation *validation);
+/* to += from, but for what is not a time: clocks may say anything. */
+void train_rank_step_add(train_rank_step *to, const train_rank_step *from);
+
+/* The newest step; there must be one. */
+const train_step *train_record_last(const train_record *record);
+
 /* For so many validations more. */
 muon_status train_record_make_room(train_record *record, size_t validations);
 
 /* Steps that the run has behind it, with those before it was resumed. */
 int64_t train_record_done(const train_record *record);
-/* Seconds of all steps together, and the part of them that the optimizer took. */
-double train_record_step_seconds(const train_record *record);
+/* The part of all steps' seconds that the optimizer took. */
 double train_record_optimizer_share(const train_record *record);
 
 #endif

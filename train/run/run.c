@@ -104,6 +104,7 @@ static void place_memory(train_run *run)
     run->words = ARENA_ARRAY(a, double, 2 * run->units + 2);
     run->seen = ARENA_ARRAY(a, double, run->size *RUN_NUMBERS);
     run->chunk_losses = ARENA_ARRAY(a, double, run->validations);
+    run->rank_steps = ARENA_ARRAY(a, train_rank_step, run->size);
 }
 
 static muon_status take_memory(train_run *run)
@@ -137,6 +138,17 @@ static muon_status describe(train_run *run)
     return muon__strdup(&run->record->description, line);
 }
 
+/* The CPU and what multiplies, as far as they tell. */
+static muon_status name_machine(train_run *run)
+{
+    muon_backend_info b;
+    char line[256];
+    TRY(muon_backend_get(run->settings.optimizer.backend, &b, sizeof b));
+    snprintf(line, sizeof line, "%s%s%s%s%s%s%s", b.cpu, *b.cpu ? "; " : "", b.name,
+             *b.version ? " " : "", b.version, *b.kernels ? ", kernels for " : "", b.kernels);
+    return muon__strdup(&run->record->machine, line);
+}
+
 static muon_status start_record(train_run *run)
 {
     const train_settings *s = &run->settings;
@@ -145,6 +157,8 @@ static muon_status start_record(train_run *run)
     run->record->parameters = model_numel(run->model);
     run->record->tokens_per_step = (int64_t)s->batch * s->model.context;
     run->record->threads = s->threads;
+    TRY(facts_of_settings(&run->record->settings, run));
+    TRY(name_machine(run));
     return describe(run);
 }
 
@@ -159,7 +173,6 @@ static muon_status prepare(train_run *run)
     TRY(blas_check());
     TRY(optimizer_describe(&run->opt, run->model, &s->optimizer));
     TRY(take_memory(run));
-    TRY(facts_of_settings(&run->settings_facts, run));
     return start_record(run);
 }
 
@@ -252,7 +265,6 @@ void train_run_destroy(train_run *run)
     text_close(&run->text);
     team_destroy(run->team);
     muon__arena_free(&run->memory);
-    facts_free(&run->settings_facts);
     free(run->shard_weights);
     free(run->shard_grads);
     free(run);

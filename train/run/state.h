@@ -36,6 +36,7 @@ struct train_run {
     double *words;        /* [2 * units + 2] losses and balances of units, interrupts, writers */
     double *seen;         /* [size][RUN_NUMBERS] of all ranks after a step */
     double *chunk_losses; /* of validation */
+    train_rank_step *rank_steps; /* [size] of the step in work */
 
     int64_t step; /* done */
     int skips;    /* in a row */
@@ -44,9 +45,8 @@ struct train_run {
     int64_t bytes_sent;
 
     int is_starting; /* the library's warnings are of interest */
-    facts settings_facts;
-    int64_t saving; /* the step that is being saved beside the run; 0: none */
-    int is_written; /* by all ranks */
+    int64_t saving;  /* the step that is being saved beside the run; 0: none */
+    int is_written;  /* by all ranks */
     double saving_seconds;
 };
 

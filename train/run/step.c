@@ -134,8 +134,7 @@ static muon_status share_costs(train_run *run, train_step *step, const train_ran
         numbers[RUN_PHASE_BYTES + i] = result->phase[i].bytes;
     }
     TRY(team_share(run->team, numbers, run->seen, RUN_NUMBERS));
-    train_record *record = run->record;
-    fill_costs(run, step, record->rank_steps + record->nsteps * (size_t)run->size);
+    fill_costs(run, step, run->rank_steps);
     return MUON_OK;
 }
 
@@ -219,7 +218,7 @@ muon_status train_run_step(train_run *run)
     step.update_rms = result.update_rms;
     step.max_logit = result.max_logit;
     step.clipped_heads = result.clipped_heads;
-    run->record->steps[run->record->nsteps++] = step;
+    train_record_add(run->record, &step, run->rank_steps);
     run->step++;
     TRY(count_skips(run, &step));
     return is_validation_due(run) ? train_run_validate(run) : MUON_OK;
@@ -249,7 +248,7 @@ muon_status train_run_validate(train_run *run)
     train_validation v = {.step = run->step};
     for (int64_t chunk = 0; chunk < chunks; chunk++)
         v.loss += run->chunk_losses[chunk];
-    run->record->validations[run->record->nvalidations++] = v;
+    train_record_validate(run->record, &v);
     run->record->seconds = muon__seconds() - run->begin;
     return MUON_OK;
 }
@@ -268,12 +267,6 @@ muon_status train_run_finish(train_run *run)
         train_rank *r = &record->ranks[rank];
         r->matrices = (int64_t)run->seen[rank * NUMBERS + MATRICES];
         r->bytes_sent = (int64_t)run->seen[rank * NUMBERS + BYTES];
-        for (size_t i = 0; i < record->nsteps; i++) {
-            const train_rank_step *s = &record->rank_steps[i * (size_t)run->size + (size_t)rank];
-            r->model_seconds += s->model;
-            r->ortho_seconds += s->phase[MUON_PHASE_ORTHO];
-            r->wait_seconds += s->phase[MUON_PHASE_GATHER] + s->phase[MUON_PHASE_SCATTER];
-        }
     }
     record->seconds = muon__seconds() - run->begin;
     return train_run_fill_spectra(run);

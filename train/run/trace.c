@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 #include "train/report/file.h"
-#include "train/report/text.h"
+#include "train/report/web.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -29,17 +29,9 @@ static int64_t nanoseconds(double seconds)
 
 static void put_string(FILE *out, const char *text)
 {
-    fputc('"', out);
-    while (text && *text) {
-        uint32_t rune;
-        text += page_rune(text, &rune);
-        if (rune == '"' || rune == '\\') fputc('\\', out);
-        if (rune == '\n' || rune == '\t')
-            fputs(rune == '\n' ? "\\n" : "\\t", out);
-        else
-            page_put_rune(out, rune);
-    }
-    fputc('"', out);
+    json_t *string = web_text(text);
+    if (json_dumpf(string, out, JSON_ENCODE_ANY) != 0) fputs("null", out);
+    json_decref(string);
 }
 
 /* Starts an event; the caller adds its arguments and ends it. */
