@@ -1,5 +1,4 @@
-/* report.h - training runs as one HTML file: nothing to fetch, nothing to install, pictures as inline
- * SVG. Scripts only add a read-out under the pointer. */
+/* report.h - training runs as one HTML file that draws itself: nothing to fetch, nothing to install. */
 #ifndef TRAIN_REPORT_H
 #define TRAIN_REPORT_H
 

@@ -45,7 +45,6 @@ typedef struct train_spectrum {
 typedef struct train_rank { /* what one rank did in the whole run */
     int64_t matrices;
     train_rank_step seconds;
-    double model_seconds, ortho_seconds, wait_seconds; /* wait: gather and scatter */
     int64_t bytes_sent;
 } train_rank;
 
