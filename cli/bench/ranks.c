@@ -3,12 +3,12 @@
  * Every tensor is cut over all ranks on its first dim. Both have taken the same steps when they are
  * verified, so their weights must have the same bits; and the messages must be those of the plan. */
 #include "cli/bench/ranks.h"
-#include "muon/plan.h"
 
 #include "cli/bench/model.h"
 #include "cli/core/launch.h"
 #include "cli/core/report.h"
 #include "cli/core/tensors.h"
+#include "cli/step/shards.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,6 @@ typedef struct team { /* an optimizer with its memory: whole tensors, or shards 
     muon_opt *opt;
     muon_buffers *buffers;
     float **grads;
-    int64_t *first, *numel; /* of the shard, in elements of the tensor */
 } team;
 
 typedef struct ranks_problem {
@@ -37,33 +36,26 @@ static void fill(float *x, int64_t first, int64_t n, uint64_t seed, float scale)
         x[i] = scale * bench_value(seed, (uint64_t)(first + i));
 }
 
-static void give_memory(team *t, size_t i)
-{
-    size_t bytes = (size_t)(t->numel[i] ? t->numel[i] : 1) * sizeof(float);
-    float *weight = tensors_alloc(bytes), *grad = tensors_alloc(bytes);
-    fill(weight, t->first[i], t->numel[i], 2 * i, 0.02f);
-    fill(grad, t->first[i], t->numel[i], 2 * i + 1, 1e-3f);
-    t->buffers[i] = (muon_buffers){weight, grad, NULL};
-    t->grads[i] = grad;
-}
-
+/* Cut by its first dim, a shard is contiguous in the tensor. */
 static int allocate(ranks_problem *p, team *t, int rank)
 {
     const muon_plan *plan = muon_opt_get_plan(t->opt);
     t->buffers = cli_alloc(p->m.count, sizeof *t->buffers);
     t->grads = cli_alloc(p->m.count, sizeof *t->grads);
-    t->first = cli_alloc(p->m.count, sizeof *t->first);
-    t->numel = cli_alloc(p->m.count, sizeof *t->numel);
     for (size_t i = 0; i < p->m.count; i++) {
         const muon_param *param = &p->m.params[i];
-        muon_part part;
-        t->numel[i] = muon_plan_count_elements(plan, i, rank);
-        if (t->numel[i]) {
+        int64_t first = 0, numel = muon_plan_count_elements(plan, i, rank);
+        if (numel) {
+            muon_part part;
             if (muon_plan_get_part(plan, i, rank, 0, &part, sizeof part) != MUON_OK)
                 return cli_fail_library();
-            t->first[i] = part.begin[0] * (bench_params_numel(param) / param->shape[0]);
+            first = part.begin[0] * (bench_params_numel(param) / param->shape[0]);
         }
-        give_memory(t, i);
+        float *weight = tensors_alloc((size_t)numel * sizeof *weight);
+        t->grads[i] = tensors_alloc((size_t)numel * sizeof *weight);
+        fill(weight, first, numel, 2 * i, 0.02f);
+        fill(t->grads[i], first, numel, 2 * i + 1, 1e-3f);
+        t->buffers[i] = (muon_buffers){weight, t->grads[i], NULL};
     }
     return CLI_DONE;
 }
@@ -77,8 +69,6 @@ static void free_team(team *t, size_t count)
     }
     free(t->buffers);
     free(t->grads);
-    free(t->first);
-    free(t->numel);
 }
 
 /* ---- the two teams --------------------------------------------------------------------------- */
@@ -135,38 +125,19 @@ static int check_messages(const ranks_problem *p)
                     (long long)planned.messages_sent, (long long)planned.bytes_sent);
 }
 
-static int check_shard(const ranks_problem *p, size_t i, int rank, const float *shard, int64_t n)
-{
-    muon_part part = {.offset = 0};
-    const muon_param *param = &p->m.params[i];
-    const muon_plan *plan = muon_opt_get_plan(p->together.opt);
-    if (muon_plan_get_part(plan, i, rank, 0, &part, sizeof part) != MUON_OK)
-        return cli_fail_library();
-    int64_t first = part.begin[0] * (bench_params_numel(param) / param->shape[0]);
-    const float *whole = (const float *)p->alone.buffers[i].param + first;
-    if (memcmp(shard, whole, (size_t)n * sizeof *shard) == 0) return CLI_DONE;
-    return cli_fail("wrong result: '%s' on rank %d is not what one process has", param->name, rank);
-}
-
-/* Rank 0 has the whole; the others send their shards there. */
+/* Rank 0 puts the shards together and has the whole of its own. */
 static int check_weights(const ranks_problem *p)
 {
-    const muon_plan *plan = muon_opt_get_plan(p->together.opt);
+    const shards all = {muon_opt_get_plan(p->together.opt), p->m.params, launch_rank()};
     int code = CLI_DONE;
     for (size_t i = 0; i < p->m.count; i++) {
-        const team *t = &p->together;
-        if (launch_rank() != 0) {
-            if (t->numel[i]) launch_send(t->buffers[i].param, (size_t)t->numel[i] * sizeof(float));
-            continue;
-        }
-        for (int rank = 0; rank < launch_size(); rank++) {
-            int64_t n = muon_plan_count_elements(plan, i, rank);
-            if (n == 0) continue;
-            float *shard = rank ? tensors_alloc((size_t)n * sizeof *shard) : t->buffers[i].param;
-            if (rank) launch_receive(shard, (size_t)n * sizeof *shard, rank);
-            if (code == CLI_DONE) code = check_shard(p, i, rank, shard, n);
-            if (rank) free(shard);
-        }
+        const muon_param *param = &p->m.params[i];
+        size_t size = sizeof(float), bytes = (size_t)bench_params_numel(param) * size;
+        void *memory = NULL;
+        const void *whole = shards_gather(&all, i, p->together.buffers[i].param, size, &memory);
+        if (whole && memcmp(whole, p->alone.buffers[i].param, bytes) != 0 && code == CLI_DONE)
+            code = cli_fail("wrong result: '%s' is not what one process has", param->name);
+        free(memory);
     }
     return code;
 }
