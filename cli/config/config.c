@@ -1,18 +1,12 @@
 /* The file as a whole: the keys of its top level, and who reads which. */
 #include "cli/config/config.h"
+#include "cli/core/grow.h"
 
 #include <stdlib.h>
 
 void *config_keep(config *c, void *memory)
 {
-    if ((c->nkept & (c->nkept - 1)) == 0) { /* full at every power of two */
-        size_t room = c->nkept ? 2 * c->nkept : 1;
-        void **grown = cli_alloc(room, sizeof *grown);
-        for (size_t i = 0; i < c->nkept; i++)
-            grown[i] = c->kept[i];
-        free(c->kept);
-        c->kept = grown;
-    }
+    c->kept = grow(c->kept, c->nkept, sizeof *c->kept);
     c->kept[c->nkept++] = memory;
     return memory;
 }

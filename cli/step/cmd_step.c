@@ -181,7 +181,7 @@ static int run(int noperands, char **operands)
     (void)noperands;
     (void)operands;
     DO(launch_start());
-    step_data data = {.weights = NULL};
+    step_data data = {.buffers = NULL};
     outputs out = {.dir = NULL};
     muon_opt *opt = NULL;
     int code = work(&data, &opt, &out);

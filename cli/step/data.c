@@ -83,8 +83,8 @@ static void make_copy(step_data *data, size_t i)
     const muon_param *param = &data->cfg.params[i];
     if (param->copy_dtype != MUON_BF16 || param->dtype != MUON_F32) return;
     int64_t n = muon_plan_count_elements(data->parts.plan, i, data->parts.rank);
-    data->copies[i] = tensors_alloc((size_t)n * sizeof(uint16_t));
-    round_to_bf16(data->copies[i], data->weights[i], n);
+    data->buffers[i].copy = tensors_alloc((size_t)n * sizeof(uint16_t));
+    round_to_bf16(data->buffers[i].copy, data->buffers[i].param, n);
 }
 
 int step_data_read(step_data *data, const muon_plan *plan)
@@ -93,11 +93,11 @@ int step_data_read(step_data *data, const muon_plan *plan)
     for (size_t i = 0; i < data->cfg.nparams; i++) {
         if (is_frozen(&data->cfg, i)) continue;
         int64_t at = data->grad_at[i];
-        DO(shards_read(&data->weights[i], &data->parts, i, &data->params, i));
-        if (at >= 0)
-            DO(shards_read(&data->grads[i], &data->parts, i, &data->gradients, (size_t)at));
+        void *grad = NULL;
+        DO(shards_read(&data->buffers[i].param, &data->parts, i, &data->params, i));
+        if (at >= 0) DO(shards_read(&grad, &data->parts, i, &data->gradients, (size_t)at));
+        data->buffers[i].grad = grad;
         make_copy(data, i);
-        data->buffers[i] = (muon_buffers){data->weights[i], data->grads[i], data->copies[i]};
     }
     files_close(&data->gradients);
     return CLI_DONE;
@@ -106,15 +106,12 @@ int step_data_read(step_data *data, const muon_plan *plan)
 int step_data_open(step_data *data, const char *config_path, const char *params_path,
                    const char *grads_path)
 {
-    *data = (step_data){.weights = NULL};
+    *data = (step_data){.buffers = NULL};
     DO(files_open(&data->params, params_path));
     DO(step_data_check_names(data));
     DO(config_load(&data->cfg, config_path, &data->params));
     DO(config_place(&data->cfg, launch_size()));
     size_t n = data->cfg.nparams;
-    data->weights = cli_alloc(n, sizeof *data->weights);
-    data->grads = cli_alloc(n, sizeof *data->grads);
-    data->copies = cli_alloc(n, sizeof *data->copies);
     data->buffers = cli_alloc(n, sizeof *data->buffers);
     data->grad_at = cli_alloc(n, sizeof *data->grad_at);
     for (size_t i = 0; i < n; i++)
@@ -174,20 +171,17 @@ int step_data_read_logits(step_data *data, const char *path)
 void step_data_close(step_data *data)
 {
     for (size_t i = 0; data->buffers && i < data->cfg.nparams; i++) {
-        free(data->weights[i]);
-        free(data->grads[i]);
-        free(data->copies[i]);
+        free(data->buffers[i].param);
+        free((void *)(uintptr_t)data->buffers[i].grad);
+        free(data->buffers[i].copy);
     }
     for (size_t k = 0; data->logits && k < data->cfg.muon.nattention; k++)
         free(data->logits[k]);
-    free(data->weights);
-    free(data->grads);
-    free(data->copies);
     free(data->logits);
     free(data->buffers);
     free(data->grad_at);
     config_destroy(&data->cfg);
     files_close(&data->gradients);
     files_close(&data->params);
-    *data = (step_data){.weights = NULL};
+    *data = (step_data){.buffers = NULL};
 }

@@ -15,11 +15,8 @@ typedef struct step_data {
     files gradients;       /* open until they are read */
     int64_t *grad_at;      /* [nparams] where in `gradients`, or -1 */
     shards parts;          /* what this rank has of them; after step_data_read */
-    void **weights;        /* [nparams] as they are in the file; NULL if frozen */
-    void **grads;          /* [nparams], NULL where there is none */
-    void **copies;         /* [nparams], NULL where none is asked for */
+    muon_buffers *buffers; /* [nparams] its own; weights as they are in the file, NULL if frozen */
     float **logits;        /* [nattention], NULL without --max-logits */
-    muon_buffers *buffers; /* [nparams], pointing to the above */
 } step_data;
 
 /* Reads the config for the params files and what there is of gradients, but no elements; sets

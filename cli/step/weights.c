@@ -102,8 +102,8 @@ static int write_file(const step_data *data, size_t index, outputs *out)
     for (size_t i = from->first; i < from->first + count; i++) {
         muon_st_tensor tensor;
         cli_must(files_get(&data->params, i, &tensor));
-        if (data->weights[i])
-            add_shards(&file, data, &tensor, i, data->weights[i]); /* also after a failure */
+        if (data->buffers[i].param)
+            add_shards(&file, data, &tensor, i, data->buffers[i].param); /* also after a failure */
         else if (code == CLI_DONE)
             code = add_frozen(&file, data, &tensor, i);
     }
@@ -116,11 +116,11 @@ static int write_copies(const step_data *data, outputs *out)
     start_file(&file, data->cfg.nparams);
     for (size_t i = 0; i < data->cfg.nparams; i++) {
         muon_st_tensor tensor;
-        if (!data->copies[i]) continue;
+        if (!data->buffers[i].copy) continue;
         cli_must(files_get(&data->params, i, &tensor));
         tensor.dtype = "BF16";
         tensor.bytes = (size_t)tensors_elements(&tensor) * sizeof(uint16_t);
-        add_shards(&file, data, &tensor, i, data->copies[i]);
+        add_shards(&file, data, &tensor, i, data->buffers[i].copy);
     }
     return finish_file(&file, CLI_DONE, data, 0, out, "copy.safetensors");
 }
@@ -165,7 +165,7 @@ int step_data_write(const step_data *data, outputs *out)
 {
     int copies = 0;
     for (size_t i = 0; i < data->cfg.nparams; i++)
-        copies += data->copies[i] != NULL;
+        copies += data->buffers[i].copy != NULL;
     for (size_t file = 0; file < data->params.count; file++)
         DO(write_file(data, file, out));
     if (is_split(&data->params))
