@@ -57,7 +57,7 @@ TEST(every_rank_gets_the_sum_of_all)
 
 TEST(a_thousand_runs_are_like_one)
 {
-    job j = {.n = 3, .runs = 1000};
+    job j = {.n = 3, .runs = testlib_quick() ? 100 : 1000};
     ranks_run(5, sum_up, &j);
 }
 
@@ -194,7 +194,7 @@ TEST(ranks_in_different_calls_say_so_and_go_on)
 {
     for (size_t i = 1; i < COUNT(sizes); i++) {
         int n = sizes[i];
-        for (int odd = 0; odd < n; odd++) {
+        for (int odd = 0; odd < n; odd += testlib_quick() ? 3 : 1) {
             char text[128];
             medley other_size = {.text = text}, other_object = {.text = text},
                    other_name = {.text = text};

@@ -97,7 +97,7 @@ static inline void check_next(const scenario *s, const char *when, long k)
 /* Under a sanitizer not every call, but still every kind of them. */
 static inline long stride(void)
 {
-    return getenv("MUON_TEST_QUICK") ? 3 : 1;
+    return testlib_quick() ? 3 : 1;
 }
 
 #endif

@@ -69,7 +69,7 @@ static void live(tier_model *m)
 
 TEST(random_stages_change_what_plain_memory_would)
 {
-    int rounds = getenv("MUON_TEST_QUICK") ? 10 : 30;
+    int rounds = testlib_quick() ? 10 : 30;
     for (int round = 0; round < rounds; round++) {
         testlib_seed((uint64_t)round + 1);
         tier_model m;
@@ -221,8 +221,7 @@ TEST(a_large_region_takes_no_more_memory_than_its_budget)
                     words[i] = (cycle + 1) * (i + 1);
             }
             size_t grown = resident_bytes() - before;
-            if (!getenv("MUON_TEST_QUICK") &&
-                (int64_t)grown > m.settings.ram_budget + (int64_t)(1 << 20))
+            if (!testlib_quick() && (int64_t)grown > m.settings.ram_budget + (int64_t)(1 << 20))
                 fail_msg("%zu bytes more, the budget is %lld", grown,
                          (long long)m.settings.ram_budget);
             muon__tier_leave(m.t, s);

@@ -92,7 +92,7 @@ void wait_for(const muon_comm *comm, muon_batch *batch)
 {
     double begin = MPI_Wtime();
     while (!is_done(comm, batch)) {
-        CHECK(MPI_Wtime() - begin < 60, "rank %d of %d waits for rank %d", comm->rank, comm->size,
+        CHECK(MPI_Wtime() - begin < 600, "rank %d of %d waits for rank %d", comm->rank, comm->size,
               comm->ops->late(comm->self, batch));
         sched_yield(); /* there may be more ranks than cores */
     }

@@ -51,7 +51,7 @@ TEST(any_layout_gives_the_bits_of_one_process)
 
 int main(int argc, char **argv)
 {
-    if (getenv("MUON_TEST_QUICK")) ncases = 5;
+    if (testlib_quick()) ncases = 5;
     if (argc > 1) ncases = atoi(argv[1]);
     if (argc > 2) first_seed = strtoull(argv[2], NULL, 10);
     return run_mpi_tests(&argc, &argv);

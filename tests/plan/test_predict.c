@@ -14,7 +14,7 @@ static const known_model *const moe[] = {&qwen3_30b, &qwen35_397b, &glm_45};
 /* With sanitizers a part of the many cases is enough. */
 static size_t stride(void)
 {
-    return getenv("MUON_TEST_QUICK") ? 5 : 1;
+    return testlib_quick() ? 5 : 1;
 }
 
 TEST(makespans_are_near_the_bound_for_mixtures_of_experts)

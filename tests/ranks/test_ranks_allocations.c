@@ -71,7 +71,7 @@ static void run(muon_path path)
     p->ranges = ranges;
     p->nranges = COUNT(ranges);
     fleet_add(&f, ADAMWS, "norm", NULL, "0: fsdp", SHAPE(7));
-    int64_t step = getenv("MUON_TEST_QUICK") ? 5 : 1, heard = 0, waited = 0;
+    int64_t step = testlib_quick() ? 5 : 1, heard = 0, waited = 0;
     for (int64_t k = 1;; k += step) {
         outcome o = {.left = 0};
         poor_task t = {&f, k, &o};

@@ -27,12 +27,6 @@ static void run(zoo *z, const zoo_run *whole, zoo_axes axes)
     ranks_run(axes.replicate * axes.fsdp * axes.ep * axes.tp, compare, &t);
 }
 
-/* A sanitizer takes ten times as long: then only a part. */
-static int is_quick(void)
-{
-    return getenv("MUON_TEST_QUICK") != NULL;
-}
-
 static void run_all(zoo *z, const int *counts, size_t ncounts)
 {
     zoo_run *whole = NULL;
@@ -45,7 +39,7 @@ static void run_all(zoo *z, const int *counts, size_t ncounts)
             for (int f = 1; f <= n; f++)
                 for (int e = 1; e <= n; e++) {
                     if (n % (r * f * e) != 0) continue;
-                    if (is_quick() && done++ % 5 != 3) continue;
+                    if (testlib_quick() && done++ % 5 != 3) continue;
                     run(z, whole, (zoo_axes){r, f, e, n / (r * f * e)});
                 }
     }

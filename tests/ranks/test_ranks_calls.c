@@ -361,9 +361,9 @@ TEST(whatever_ranks_call_they_agree_and_go_on)
 {
     const char *given = getenv("MUON_TEST_SEED");
     uint64_t seed = given ? strtoull(given, NULL, 10) : 2026;
-    int games = getenv("MUON_TEST_QUICK") ? 1 : 4;
+    int games = testlib_quick() ? 1 : 4;
     for (int i = 0; i < games; i++) {
-        random_game r = {.n = getenv("MUON_TEST_QUICK") ? 80 : MOST_TURNS};
+        random_game r = {.n = testlib_quick() ? 80 : MOST_TURNS};
         scratch alone = scratch_make();
         start_game(&r.g);
         draw_turns(&r, seed + (uint64_t)i);

@@ -30,7 +30,7 @@ static void nap(long milliseconds)
 /* Most of this is waiting, for each number of ranks again; a sanitizer sees only the largest. */
 static int least(int few, int many)
 {
-    return getenv("MUON_TEST_QUICK") ? many : few;
+    return testlib_quick() ? many : few;
 }
 
 /* ---- Ranks that do not come */

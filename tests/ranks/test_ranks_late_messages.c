@@ -140,7 +140,7 @@ static void run_lazily(int rank, const muon_comm *comm, void *arg)
 TEST(buffers_are_not_used_again_before_their_messages_have_gone)
 {
     static const muon_dtype wires[] = {MUON_F32, MUON_BF16};
-    int quick = getenv("MUON_TEST_QUICK") != NULL, steps = quick ? 1 : 2;
+    int quick = testlib_quick(), steps = quick ? 1 : 2;
     for (int in_flight = 1; in_flight <= 3; in_flight++) {
         for (size_t w = 0; w < COUNT(wires); w++) {
             if (quick && in_flight != 1 + 2 * (int)w) continue;
@@ -194,7 +194,7 @@ TEST(a_zoo_over_late_messages_has_the_bits_of_one_process)
         const char *wrong = zoo_run_whole(&whole, &z);
         if (wrong) fail_msg("one process: %s", wrong);
         for (size_t i = 0; i < COUNT(axes); i++) {
-            if (getenv("MUON_TEST_QUICK") && i % 2 != p) continue;
+            if (testlib_quick() && i % 2 != p) continue;
             const zoo_axes *a = &axes[i];
             zoo_lay_out(&z, *a);
             zoo_task t = {&z, whole};

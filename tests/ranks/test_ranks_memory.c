@@ -8,12 +8,6 @@
 
 enum { RANKS = 4 };
 
-/* A sanitizer takes ten times as long: then only a part. */
-static int is_quick(void)
-{
-    return getenv("MUON_TEST_QUICK") != NULL;
-}
-
 static void add_params(fleet *f)
 {
     fleet_mesh(f, "mesh", "replicate", 2, "fsdp", 2, NULL);
@@ -152,7 +146,7 @@ TEST(the_workspace_is_what_the_plan_says_within_any_budget_that_can_be_met)
     static const muon_dtype wires[] = {MUON_F32, MUON_BF16};
     for (size_t w = 0; w < COUNT(wires); w++) {
         for (int in_flight = 1; in_flight <= 3; in_flight++) {
-            if (is_quick() && in_flight != 1 + 2 * (int)w) continue;
+            if (testlib_quick() && in_flight != 1 + 2 * (int)w) continue;
             fleet f;
             fleet_init(&f);
             add_params(&f);
@@ -195,7 +189,7 @@ static void run_long(int rank, const muon_comm *comm, void *arg)
     rank_ok(ship_create(&s, t->f, comm));
     rank_ok(ship_run(&s, 1, 1));
     counts before = count(t->world);
-    for (int i = 0; i < (is_quick() ? 20 : 200); i++)
+    for (int i = 0; i < (testlib_quick() ? 20 : 200); i++)
         rank_ok(ship_step(&s));
     counts after = count(t->world);
     rank_check(after.allocations == before.allocations && after.batches == before.batches,

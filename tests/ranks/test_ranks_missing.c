@@ -150,7 +150,7 @@ TEST(whoever_stays_away_from_a_step_is_named)
 {
     static const int sizes[] = {2, 3, 4, 5, 8};
     static absences all;
-    int quick = getenv("MUON_TEST_QUICK") != NULL;
+    int quick = testlib_quick();
     for (size_t i = 0; i < COUNT(sizes); i++)
         for (int missing = 0; missing < sizes[i]; missing++)
             if (!quick || sizes[i] == 4) add_absence(&all, STEP, sizes[i], missing);
@@ -160,7 +160,7 @@ TEST(whoever_stays_away_from_a_step_is_named)
 TEST(whoever_stays_away_from_any_call_is_named)
 {
     static absences all;
-    int quick = getenv("MUON_TEST_QUICK") != NULL;
+    int quick = testlib_quick();
     for (int of = 0; of < CALLS; of++)
         for (int missing = 0; missing < 4; missing++)
             if (of != STEP && (!quick || missing == 2)) add_absence(&all, (call)of, 4, missing);

@@ -343,7 +343,7 @@ TEST(a_difference_of_one_bit_is_found)
 int main(int argc, char **argv)
 {
     program = argv[0];
-    if (getenv("MUON_TEST_QUICK")) ncases = 20;
+    if (testlib_quick()) ncases = 20;
     if (argc > 1) ncases = atoi(argv[1]);
     if (argc > 2) first_seed = strtoull(argv[2], NULL, 10);
     return testlib_run();

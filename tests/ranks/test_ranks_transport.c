@@ -164,7 +164,7 @@ static void run_breakages(kind of, const int64_t *calls, size_t ncalls)
     static breakages all;
     all.f = &f;
     all.n = 0;
-    int quick = getenv("MUON_TEST_QUICK") != NULL;
+    int quick = testlib_quick();
     for (size_t i = 0; i < ncalls; i++) {
         for (int rank = 0; rank < RANKS; rank++) {
             if (quick && (int)i % RANKS != rank) continue;

@@ -266,7 +266,7 @@ TEST(a_save_that_fails_leaves_nothing_in_one_process)
 
 TEST(nor_on_ranks_that_all_hear_of_it)
 {
-    size_t stride = getenv("MUON_TEST_QUICK") ? 3 : 1;
+    size_t stride = testlib_quick() ? 3 : 1;
     for (size_t i = 0; i < COUNT(saves); i += stride)
         save_with_faults(&saves[i], 3, (int)i % 2, 0);
 }
@@ -274,7 +274,7 @@ TEST(nor_on_ranks_that_all_hear_of_it)
 TEST(nor_if_it_happens_on_another_thread)
 {
     save_with_faults(&saves[0], 1, 0, 1);
-    if (!getenv("MUON_TEST_QUICK")) save_with_faults(&saves[3], 2, 0, 1);
+    if (!testlib_quick()) save_with_faults(&saves[3], 2, 0, 1);
 }
 
 /* ---- Loading while it happens */
@@ -342,7 +342,7 @@ TEST(a_load_that_fails_is_put_right_by_another)
         load_with_faults(&loads[i], 3, 0);
     }
     load_with_faults(&loads[0], 1, 1);
-    if (!getenv("MUON_TEST_QUICK")) load_with_faults(&loads[1], 2, 1);
+    if (!testlib_quick()) load_with_faults(&loads[1], 2, 1);
 }
 
 /* ---- One of several that cannot be read: nobody knows whether it is the newest */

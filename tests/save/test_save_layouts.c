@@ -60,7 +60,7 @@ TEST(any_layout_loads_what_any_other_has_saved)
     for (size_t first = 0; first < N; first++) {
         zoo_axes layouts[4] = {every_kind[first], every_kind[(first + 1) % N],
                                every_kind[(first + 4) % N], every_kind[(first + 7) % N]};
-        save_and_resume(&z, 1 + (int)(first % 4), layouts, getenv("MUON_TEST_QUICK") ? 2 : 4);
+        save_and_resume(&z, 1 + (int)(first % 4), layouts, testlib_quick() ? 2 : 4);
     }
 }
 

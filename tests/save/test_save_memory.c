@@ -80,7 +80,7 @@ typedef struct outcome {
 static outcome try_all(stage *s, int nranks, int rank, ship_fn act, void *arg, int is_load)
 {
     outcome o = {0, 0};
-    int64_t stride = getenv("MUON_TEST_QUICK") ? 7 : 1;
+    int64_t stride = testlib_quick() ? 7 : 1;
     int fresh = 1;
     for (int64_t k = 1;; k += stride) {
         if (fresh) {

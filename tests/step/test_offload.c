@@ -6,11 +6,6 @@
 #include <math.h>
 #include <unistd.h>
 
-static int is_quick(void)
-{
-    return getenv("MUON_TEST_QUICK") != NULL;
-}
-
 /* The least budget of this ship, whose state is in memory and stays there. */
 static int64_t least_budget(ship *s)
 {
@@ -76,7 +71,7 @@ TEST(every_budget_from_the_least_gives_the_bits_of_memory)
             int64_t least = least_budget(&want), all = offload_info(&want).state_bytes;
             assert_true(least < all);
             run_steps(&want, 1, STEPS);
-            int64_t apart = is_quick() ? all / 2 : all / 5;
+            int64_t apart = testlib_quick() ? all / 2 : all / 5;
             for (int64_t budget = least; budget < all + apart; budget += apart)
                 check_budget(&f, &want, budget, STEPS);
             check_budget(&f, &want, INT64_MAX, STEPS);
@@ -376,7 +371,7 @@ static void large_fleet(fleet *f)
 /* What the process has, and not what the library believes it has. */
 TEST(memory_is_given_back_and_does_not_grow)
 {
-    if (is_quick()) skip(); /* a sanitizer has memory of its own */
+    if (testlib_quick()) skip(); /* a sanitizer has memory of its own */
     enum { MIB = 1 << 20, STATE = 64 * MIB, BUDGET = 8 * MIB, NOISE = 2 * MIB };
     fleet f;
     large_fleet(&f);
@@ -408,7 +403,7 @@ TEST(memory_is_given_back_and_does_not_grow)
 
 TEST(state_that_starts_in_a_file_never_takes_its_memory)
 {
-    if (is_quick()) skip();
+    if (testlib_quick()) skip();
     enum { MIB = 1 << 20, STATE = 64 * MIB, BUDGET = 8 * MIB, NOISE = 2 * MIB };
     fleet f;
     large_fleet(&f);

@@ -54,11 +54,6 @@ ssize_t __wrap_pwrite(int fd, const void *data, size_t bytes, off_t offset)
     return -1;
 }
 
-static int is_quick(void)
-{
-    return getenv("MUON_TEST_QUICK") != NULL;
-}
-
 AROUND_EACH(heal, heal)
 
 /* The least budget of a ship in one process. */
@@ -104,7 +99,7 @@ TEST(a_failing_disk_ends_the_step)
             f.config.path = (muon_path)path;
             f.config.offload_cached = writing;
             int failed = 0;
-            for (int64_t at = 0; at < 500; at = is_quick() ? 3 * at + 1 : at + 1 + at / 8)
+            for (int64_t at = 0; at < 500; at = testlib_quick() ? 3 * at + 1 : at + 1 + at / 8)
                 failed += run_until_broken(&f, at, writing);
             assert_true(failed > 3);
         }
@@ -174,7 +169,7 @@ TEST(one_ranks_disk_ends_the_step_on_all)
 {
     for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
         int failed = 0;
-        for (int64_t at = 0; at < 300; at = is_quick() ? 5 * at + 3 : 2 * at + 1) {
+        for (int64_t at = 0; at < 300; at = testlib_quick() ? 5 * at + 3 : 2 * at + 1) {
             rank_task t = {.at = at, .writing = (int)(at % 2)};
             offload_fleet(&t.f);
             t.f.config.path = (muon_path)path;

@@ -4,11 +4,6 @@
 
 enum { RANKS = 4 };
 
-static int is_quick(void)
-{
-    return getenv("MUON_TEST_QUICK") != NULL;
-}
-
 /* ---- One of everything */
 
 typedef struct zoo_task {
@@ -51,7 +46,7 @@ TEST(every_kind_of_tensor_has_the_bits_of_one_process)
     static const zoo_axes axes[] = {{1, 2, 1, 1}, {2, 2, 1, 1}, {1, 2, 2, 1}, {1, 3, 1, 2}};
     for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
         for (size_t i = 0; i < COUNT(axes); i++) {
-            if (is_quick() && i % 3) continue;
+            if (testlib_quick() && i % 3) continue;
             zoo z;
             zoo_init(&z);
             z.config.missing_grad = MUON_MISSING_GRAD_SKIP;

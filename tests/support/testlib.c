@@ -30,6 +30,11 @@ void testlib_assert_error(double error, double bound, const char *what, ...)
     fail_msg("%s: error %.3g is above %.3g", text, error, bound);
 }
 
+int testlib_quick(void)
+{
+    return getenv("MUON_TEST_QUICK") != NULL;
+}
+
 /* ---- Random numbers */
 
 static uint64_t state = 1;

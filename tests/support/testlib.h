@@ -67,6 +67,9 @@ void testlib_assert_status(muon_status got, muon_status want, const char *text, 
 void testlib_assert_error(double error, double bound, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Under a sanitizer, tests with very many cases run a part of them. */
+int testlib_quick(void);
+
 /* ---- Random numbers: the same on every machine. */
 void testlib_seed(uint64_t seed);
 uint64_t testlib_bits(void);

@@ -88,7 +88,7 @@ TEST(other_runs_agree_to_four_digits_over_fifty_steps)
         crew *one = run_on(1, &s);
         const train_record *want = &one->out[0].record;
         assert_true(want->steps[49].loss < want->steps[0].loss - 1);
-        for (size_t i = 0; i < (getenv("MUON_TEST_QUICK") ? 1 : COUNT(counts)); i++) {
+        for (size_t i = 0; i < (testlib_quick() ? 1 : COUNT(counts)); i++) {
             crew *many = run_on(counts[i], &s);
             const train_record *got = &many->out[counts[i] - 1].record;
             for (size_t step = 0; step < 50; step++)
