@@ -70,13 +70,24 @@ static muon_status open_one(loading **out, muon_opt *opt, const choice *c,
     return MUON_OK;
 }
 
+/* Has nobody failed, and have all opened the same? l is NULL only after a failure. */
+static muon_status agree_on(muon_opt *opt, muon_status status, const loading *l)
+{
+    same s;
+    uint64_t digest = l ? muon__loading_digest(l) : 0;
+    TRY(muon__opt_settle(opt, muon__agree_same(&opt->agree, "muon_load", status, digest, &s)));
+    REQUIRE(s.other < 0, E_DISAGREE,
+            "muon_load: the checkpoint or the arguments on ranks %d and %d differ", (int)s.rank,
+            (int)s.other);
+    return MUON_OK;
+}
+
 static muon_status load_one(muon_opt *opt, const choice *c, const muon_load_args *args,
                             int64_t *step)
 {
     loading *l = NULL;
     muon_status status = open_one(&l, opt, c, args);
-    status = muon__together_agree(opt, status, l ? muon__loading_digest(l) : 0,
-                                  "the checkpoint or the arguments", "muon_load");
+    status = agree_on(opt, status, l);
     assert(status != MUON_OK || l); /* a rank that has none has said so */
     if (status == MUON_OK) {
         /* From here on it may be half of this and half of that. */
@@ -89,6 +100,12 @@ static muon_status load_one(muon_opt *opt, const choice *c, const muon_load_args
     }
     muon__loading_destroy(l);
     return status;
+}
+
+/* What rank 0 has to say. */
+static muon_status hear(muon_opt *opt, muon_status status, char *word, size_t size)
+{
+    return muon__opt_settle(opt, muon__agree_hear(&opt->agree, "muon_load", status, word, size));
 }
 
 static int is_damage(muon_status status)
@@ -106,7 +123,7 @@ static muon_status load_any(muon_opt *opt, candidates *all, const muon_load_args
         char text[PATH_MAX + 32] = "";
         if (status == MUON_OK && opt->comm.rank == 0)
             snprintf(text, sizeof text, "%lld %s", (long long)c.step, c.path);
-        TRY(muon__together_hear(opt, status, text, sizeof text, "muon_load"));
+        TRY(hear(opt, status, text, sizeof text));
         char *name;
         c.step = strtoll(text, &name, 10);
         if (name[0] == ' ' && opt->comm.rank != 0) snprintf(c.path, sizeof c.path, "%s", name + 1);
@@ -120,7 +137,7 @@ static muon_status load_any(muon_opt *opt, candidates *all, const muon_load_args
         if (goes_on)
             muon__opt_log(opt, MUON_LOG_WARN, "%s; loading the checkpoint before it", damage);
         snprintf(text, sizeof text, "%d", goes_on);
-        TRY(muon__together_hear(opt, MUON_OK, text, sizeof text, "muon_load"));
+        TRY(hear(opt, MUON_OK, text, sizeof text));
         if (strtoll(text, NULL, 10) == 0) return muon__fail(status, "%s", damage);
         status = MUON_OK;
     }

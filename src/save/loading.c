@@ -169,9 +169,10 @@ static muon_status read_all(loading *l)
 {
     muon_opt *opt = l->opt;
     muon_status status = muon__stripes_scatter(&l->stripes, fill_stripe, l);
-    if (muon__together_is_lost(opt, status)) return status;
+    muon__opt_settle(opt, status);
+    if (opt->broken) return status; /* nothing can be agreed on any more */
     if (status == MUON_OK) status = read_steps(l);
-    TRY(muon__together_status(opt, status, "muon_load"));
+    TRY(muon__opt_agree(opt, "muon_load", status));
     TRY(muon__together_combine(l->combining, opt, l->words, l->nwords, "muon_load"));
     return check_sums(l);
 }
@@ -183,8 +184,7 @@ muon_status muon__loading_run(loading *l)
     make_copies(l);
     if (l->opt->comm.rank == 0) muon__settings_compare_facts(l->opt, &l->settings, l->checkpoint);
     if (l->args.restore_settings)
-        return muon__together_status(l->opt, muon__settings_restore(l->opt, &l->settings),
-                                     "muon_load");
+        return muon__opt_agree(l->opt, "muon_load", muon__settings_restore(l->opt, &l->settings));
     if (l->opt->comm.rank == 0) muon__settings_compare(l->opt, &l->settings, l->checkpoint);
     return MUON_OK;
 }

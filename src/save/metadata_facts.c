@@ -3,7 +3,7 @@
 #include "base/crc32c.h"
 #include "base/memory.h"
 #include "save/metadata.h"
-#include "step/agree_block.h"
+#include "step/agree_describe.h"
 
 #include <inttypes.h>
 #include <stdio.h>

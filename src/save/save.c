@@ -68,7 +68,7 @@ static muon_status begin(saving **out, muon_opt *opt, const char *root, const mu
     if (status == MUON_OK) status = prepare(&s, opt, root, args, beside, stage);
     status = muon__saving_agree(opt, s, status, stage);
     assert(status != MUON_OK || s); /* a rank that has none has said so */
-    if (status == MUON_OK) status = muon__together_status(opt, make_directory(s), stage);
+    if (status == MUON_OK) status = muon__opt_agree(opt, stage, make_directory(s));
     if (status == MUON_OK) status = muon__saving_gather(s);
     if (status != MUON_OK) {
         muon__saving_destroy(s);
@@ -93,9 +93,9 @@ static muon_status complete(saving *s, uint32_t *shares)
 static muon_status end(saving *s, const char *stage)
 {
     muon_opt *opt = s->opt;
-    TRY(muon__together_status(opt, muon__saving_result(s), stage));
+    TRY(muon__opt_agree(opt, stage, muon__saving_result(s)));
     TRY(muon__together_combine(s->combining, opt, s->shares, s->tensors.n, stage));
-    return muon__together_status(opt, complete(s, s->shares), stage);
+    return muon__opt_agree(opt, stage, complete(s, s->shares));
 }
 
 muon_status muon_save(muon_opt *opt, const char *root, const muon_save_args *args)
@@ -134,7 +134,7 @@ muon_status muon_save_finish(muon_opt *opt)
         status =
             muon__fail(MUON_E_BROKEN, FINISH ": %s, and the save is lost; destroy it", opt->cause);
     } else {
-        status = muon__together_status(opt, status, FINISH);
+        status = muon__opt_agree(opt, FINISH, status);
         if (status == MUON_OK)
             status = end(opt->saving, FINISH);
         else if (opt->broken != OPT_PARTED)

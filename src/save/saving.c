@@ -199,7 +199,8 @@ muon_status muon__saving_gather(saving *s)
 {
     keep(s, write_steps(s));
     muon_status status = muon__stripes_gather(&s->stripes, take_stripe, s);
-    if (muon__together_is_lost(s->opt, status)) return status;
+    muon__opt_settle(s->opt, status);
+    if (s->opt->broken) return status; /* nothing can be agreed on any more */
     keep(s, status);
     return MUON_OK;
 }

@@ -1,8 +1,8 @@
 /* Do all ranks save the same thing? What they were given, as a list of entries; only if they disagree is
  * it searched for the first that differs. */
 #include "base/digest.h"
+#include "base/text.h"
 #include "save/saving.h"
-#include "step/agree_block.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -76,16 +76,17 @@ static uint64_t hash_entry(const void *context, size_t index)
 }
 
 /* The two ranks say what they have there. */
-static muon_status tell(tree *t, const saving *s, size_t index, const same *pair, const char *stage)
+static muon_status tell(agree *all, const saving *s, size_t index, const same *pair,
+                        const char *stage)
 {
-    question *q = muon__question_clear(t);
-    int rank = s->opt->comm.rank;
-    if (rank == pair->rank || rank == pair->other) {
+    text mine;
+    const question *q = muon__agree_begin_pair(all, pair, &mine);
+    if (mine.size > 0) {
         entry_text e;
         show(&e, s, index);
-        snprintf(q->text[rank == pair->other], sizeof q->text[0], "%s\t%s", e.name, e.value);
+        muon__text_add(&mine, "%s\t%s", e.name, e.value);
     }
-    TRY(muon__tree_run(t, stage));
+    TRY(muon__agree_ask(all, stage));
     const char *a = q->text[0], *b = q->text[1];
     size_t name_a = strcspn(a, "\t"), name_b = strcspn(b, "\t");
     if (name_a == name_b && memcmp(a, b, name_a) == 0)
@@ -95,28 +96,25 @@ static muon_status tell(tree *t, const saving *s, size_t index, const same *pair
          (int)name_a, a, (int)pair->other, (int)name_b, b);
 }
 
-static muon_status find(tree *t, const saving *s, const char *stage)
+static muon_status find(agree *all, const saving *s, const char *stage)
 {
     size_t index;
     same pair;
     /* As far as all lists go: their lengths are among the first entries, and are found first. */
-    TRY(muon__question_find(t, stage, s->opt->comm.rank, ARGUMENTS, hash_entry, s, &index, &pair));
+    TRY(muon__agree_find(all, stage, ARGUMENTS, hash_entry, s, &index, &pair));
     if (pair.other < 0)
-        TRY(muon__question_find(t, stage, s->opt->comm.rank, count_entries(s), hash_entry, s,
-                                &index, &pair));
+        TRY(muon__agree_find(all, stage, count_entries(s), hash_entry, s, &index, &pair));
     REQUIRE(pair.other >= 0, E_DISAGREE, "%s: ranks disagree, and agree again", stage);
-    return tell(t, s, index, &pair, stage);
+    return tell(all, s, index, &pair, stage);
 }
 
 muon_status muon__saving_agree(muon_opt *opt, const saving *s, muon_status status,
                                const char *stage)
 {
-    uint64_t digest = s ? muon__question_hash(hash_entry, s, 0, count_entries(s)) : 0;
+    uint64_t digest = s ? muon__agree_hash(hash_entry, s, 0, count_entries(s)) : 0;
     same pair;
-    TRY(muon__together_same(opt, status, digest, stage, &pair));
+    TRY(muon__opt_settle(opt, muon__agree_same(&opt->agree, stage, status, digest, &pair)));
     if (pair.other < 0) return MUON_OK;
     assert(s); /* without one, status is a failure, and all ranks have returned it */
-    status = find(muon__agree_question(opt->agreement), s, stage);
-    if (muon__opt_is_parting(status)) muon__opt_break(opt, status, NULL);
-    return status;
+    return muon__opt_settle(opt, find(&opt->agree, s, stage));
 }

@@ -1,8 +1,8 @@
 /* Things as lines of "label<TAB>value", so that one loop finds what differs between two of them. The
  * first line is what messages call the thing. A label that starts with '!' names the thing itself; a
  * value that starts with '#' is a hash, which tells people nothing. */
+#include "step/agree_describe.h"
 #include "rule/group_fields.h"
-#include "step/agree_block.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

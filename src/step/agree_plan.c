@@ -2,7 +2,7 @@
  * of them narrow it down to the thing that differs, and two ranks describe theirs to all. Every rank
  * sees the same blocks and so takes the same way. */
 #include "base/digest.h"
-#include "step/agree_block.h"
+#include "step/agree_describe.h"
 
 #define STAGE "muon_create"
 
@@ -10,8 +10,7 @@
 enum { NPARAMS, NGROUPS, NATTENTION, CONFIG, GROUPS, PARAMS, ATTENTION, WHOLE, NTOPICS };
 
 typedef struct asking {
-    tree *t;
-    int rank;
+    agree *a;
     const muon_plan *plan;
 } asking;
 
@@ -57,24 +56,21 @@ typedef void (*describe_fn)(text *t, const muon_plan *plan, size_t index);
 static muon_status explain(const asking *ask, text *out, const same *pair, describe_fn describe,
                            size_t index)
 {
-    question *q = muon__question_clear(ask->t);
-    for (int i = 0; i < 2; i++) {
-        if (ask->rank != (i == 0 ? pair->rank : pair->other)) continue;
-        text t = muon__text_in(q->text[i], sizeof q->text[i]);
-        describe(&t, ask->plan, index);
-    }
-    TRY(muon__tree_run(ask->t, STAGE));
+    text mine;
+    const question *q = muon__agree_begin_pair(ask->a, pair, &mine);
+    if (mine.size > 0) describe(&mine, ask->plan, index);
+    TRY(muon__agree_ask(ask->a, STAGE));
     muon__describe_difference(out, q->text[0], pair->rank, q->text[1], pair->other);
     return MUON_OK;
 }
 
 /* Finds the first of n things that differs and explains it; adds nothing if there is none. */
-static muon_status explain_first(const asking *ask, text *out, size_t n, question_hash_fn hash,
+static muon_status explain_first(const asking *ask, text *out, size_t n, agree_hash_fn hash,
                                  describe_fn describe)
 {
     size_t index;
     same pair;
-    TRY(muon__question_find(ask->t, STAGE, ask->rank, n, hash, ask->plan, &index, &pair));
+    TRY(muon__agree_find(ask->a, STAGE, n, hash, ask->plan, &index, &pair));
     return pair.other < 0 ? MUON_OK : explain(ask, out, &pair, describe, index);
 }
 
@@ -134,8 +130,8 @@ static void fill_topics(question *q, int rank, const muon_plan *plan)
         [NGROUPS] = plan->ngroups,
         [NATTENTION] = plan->nattention,
         [CONFIG] = muon__plan_hash_config(plan),
-        [GROUPS] = muon__question_hash(hash_group, plan, 0, plan->ngroups),
-        [PARAMS] = muon__question_hash(hash_param, plan, 0, plan->nparams),
+        [GROUPS] = muon__agree_hash(hash_group, plan, 0, plan->ngroups),
+        [PARAMS] = muon__agree_hash(hash_param, plan, 0, plan->nparams),
         [ATTENTION] = muon__plan_hash_attention(plan),
         [WHOLE] = muon_plan_get_hash(plan),
     };
@@ -144,14 +140,12 @@ static void fill_topics(question *q, int rank, const muon_plan *plan)
     q->lowest[0] = (int64_t)plan->nparams;
 }
 
-static muon_status compare(const asking *ask, muon_status status, int nranks, int64_t *number)
+static muon_status compare(const asking *ask, muon_status status, int64_t *number)
 {
-    question *q = muon__question_clear(ask->t);
-    muon__said_set(&q->said, ask->rank, status);
-    if (ask->rank == 0) q->lowest[1] = *number;
-    if (status == MUON_OK) fill_topics(q, ask->rank, ask->plan);
-    TRY(muon__tree_run(ask->t, STAGE));
-    TRY(muon__said_result(&q->said, nranks));
+    question *q = muon__agree_begin(ask->a, status);
+    if (ask->a->rank == 0) q->lowest[1] = *number;
+    if (status == MUON_OK) fill_topics(q, ask->a->rank, ask->plan);
+    TRY(muon__agree_ask(ask->a, STAGE));
     *number = q->lowest[1];
     int topic = 0;
     while (topic < NTOPICS && q->same[topic].other < 0)
@@ -164,29 +158,11 @@ static muon_status compare(const asking *ask, muon_status status, int nranks, in
     FAIL(E_DISAGREE, "%s", message);
 }
 
-muon_status muon__agree_on_plan(const muon_comm *comm, double timeout, muon_status status,
-                                const muon_plan *plan, int64_t *number)
+muon_status muon__agree_on_plan(agree *a, muon_status status, const muon_plan *plan,
+                                int64_t *number)
 {
     static _Atomic int64_t last; /* of this process; the one of rank 0 counts */
     *number = ++last;
-    if (!comm || comm->size == 1) return status;
-    asking ask = {.rank = comm->rank, .plan = plan};
-    TRY(muon__question_create(&ask.t, comm, timeout));
-    status = compare(&ask, status, comm->size, number);
-    muon__tree_destroy(ask.t);
-    return status;
-}
-
-muon_status muon__agree_on_status(const muon_comm *comm, double timeout, muon_status status,
-                                  const char *stage)
-{
-    if (!comm || comm->size == 1) return status;
-    tree *t = NULL;
-    TRY(muon__question_create(&t, comm, timeout));
-    question *q = muon__question_clear(t);
-    muon__said_set(&q->said, comm->rank, status);
-    status = muon__tree_run(t, stage);
-    if (status == MUON_OK) status = muon__said_result(&q->said, comm->size);
-    muon__tree_destroy(t);
-    return status;
+    if (a->nranks == 1) return status;
+    return compare(&(asking){a, plan}, status, number);
 }

@@ -12,6 +12,17 @@ void muon__opt_break(muon_opt *opt, muon_status status, const char *what)
     if (opt->broken != OPT_PARTED) opt->broken = parted ? OPT_PARTED : OPT_FAILED;
 }
 
+muon_status muon__opt_settle(muon_opt *opt, muon_status status)
+{
+    if (muon__opt_is_parting(status)) muon__opt_break(opt, status, NULL);
+    return status;
+}
+
+muon_status muon__opt_agree(muon_opt *opt, const char *stage, muon_status status)
+{
+    return muon__opt_settle(opt, muon__agree_status(&opt->agree, stage, status));
+}
+
 muon_status muon__opt_check(const muon_opt *opt, const char *stage)
 {
     REQUIRE(opt, E_ARG, "%s: opt must not be NULL", stage);

@@ -92,7 +92,7 @@ static muon_status make(muon_opt *opt, int in_file)
     if (!in_file) TRY(muon__region_touch(&opt->memory, "optimizer state"));
     TRY(make_workspace(opt));
     TRY(muon__opt_make_units(opt));
-    TRY(muon__agree_create(&opt->agreement, &opt->comm, opt->plan, opt->number));
+    TRY(muon__step_agree_create(&opt->step_agree, &opt->comm, opt->plan, opt->number, &opt->agree));
     TRY(plain ? muon__reference_create(opt) : muon__exchange_create(opt));
     TRY(muon__pool_create(&opt->p, opt->plan->threads));
     TRY(muon__la_warm_up(opt->la, opt->p));
@@ -119,12 +119,15 @@ static muon_status make_together(muon_opt **out, const muon_config *config,
 {
     double timeout;
     muon_comm comm;
+    agree all = {0};
     int64_t number;
     TRY(load_comm(&comm, config, &timeout));
+    TRY(muon__agree_open(&all, &comm, CHANNEL_AGREE, timeout));
     if (status == MUON_OK) status = CALLOC(out, 1, "optimizer");
     muon_opt *opt = *out;
     if (opt) {
         opt->comm = comm;
+        opt->agree = all;
         status = muon_plan_create(&opt->plan, config, params, nparams);
         if (status == MUON_OK && opt->plan->nranks != comm.size)
             status = muon__fail(MUON_E_ARG,
@@ -132,13 +135,15 @@ static muon_status make_together(muon_opt **out, const muon_config *config,
                                 "made for other ranks",
                                 opt->plan->nranks);
     }
-    TRY(muon__agree_on_plan(&comm, timeout, status, opt ? opt->plan : NULL, &number));
-    if (!opt) return status; /* which all have heard of in the line above */
+    status = muon__agree_on_plan(&all, status, opt ? opt->plan : NULL, &number);
+    if (!opt) muon__agree_close(&all);
+    TRY(status); /* without an optimizer it is a failure, which all have heard of */
     opt->number = number;
+    muon__tree_set_object(all.t, number);
     muon_config known;
     status = muon__config_load(&known, config); /* as it was for the plan */
     if (status == MUON_OK) status = make(opt, known.offload_dir != NULL);
-    TRY(muon__agree_on_status(&comm, timeout, status, "muon_create"));
+    TRY(muon__agree_status(&opt->agree, "muon_create", status));
     return muon__offload_create(opt, known.offload_dir);
 }
 
@@ -183,7 +188,8 @@ void muon__opt_destroy(muon_opt *opt)
     muon__pool_destroy(opt->p);
     muon__exchange_destroy(opt);
     size_t kept = muon__reference_destroy(opt);
-    kept += muon__agree_destroy(opt->agreement);
+    kept += muon__step_agree_destroy(opt->step_agree);
+    kept += muon__agree_close(&opt->agree);
     kept += muon__comm_free(&opt->comm, opt->workspace.base, opt->workspace.size);
     if (opt->plan) { /* before it there is nothing that needs it */
         muon__opt_say_kept(opt, "muon_destroy", kept);

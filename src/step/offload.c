@@ -5,7 +5,6 @@
 #define _GNU_SOURCE /* realpath */
 #include "base/mode.h"
 #include "base/versioned.h"
-#include "step/agree_block.h"
 #include "step/opt.h"
 
 #include <stdio.h>
@@ -90,8 +89,7 @@ void muon__offload_leave(muon_opt *opt, size_t stage)
 static muon_status agree_on(muon_opt *opt, muon_status status, int to_file, const char *stage)
 {
     same s;
-    TRY(muon__question_same(muon__agree_question(opt->agreement), stage, &opt->comm, status,
-                            (uint64_t)to_file, &s));
+    TRY(muon__agree_same(&opt->agree, stage, status, (uint64_t)to_file, &s));
     REQUIRE(s.other < 0, E_DISAGREE, "offload: rank %d wants its state %s, rank %d wants it %s",
             (int)s.rank, s.value ? "in a file" : "in memory", (int)s.other,
             s.other_value ? "in a file" : "in memory");
@@ -166,9 +164,7 @@ muon_status muon_offload(muon_opt *opt, const char *dir, int64_t ram_budget)
 {
     OWN_MODE;
     TRY(muon__opt_check(opt, STAGE));
-    muon_status status = set(opt, dir, ram_budget);
-    if (muon__opt_is_parting(status)) muon__opt_break(opt, status, NULL);
-    return status;
+    return muon__opt_settle(opt, set(opt, dir, ram_budget));
 }
 
 muon_status muon_opt_get_offload(muon_opt *opt, muon_offload_info *info, size_t info_size)

@@ -11,7 +11,7 @@
 #include "io/tier/tier.h"
 #include "plan/route/route.h"
 #include "rule/qk_clip.h"
-#include "step/agree.h"
+#include "step/agree_step.h"
 
 #include <stdatomic.h>
 
@@ -82,7 +82,8 @@ struct muon_opt {
     muon_plan *plan;
     muon_comm comm;
     route *route;
-    agree *agreement;
+    agree agree; /* on whatever is not of a step */
+    step_agree *step_agree;
     exchange *messages;
     reference *plain; /* MUON_PATH_REFERENCE, else NULL */
     const la_ops *la;
@@ -151,6 +152,10 @@ static inline int muon__opt_is_parting(muon_status status)
 /* A failure, with this thread's message, after which this optimizer can only be destroyed. what: "an
  * earlier step of this optimizer failed half-way"; NULL: ranks were parted, and nothing else. */
 void muon__opt_break(muon_opt *opt, muon_status status, const char *what);
+/* Passes on how it went, and breaks the optimizer if that has parted the ranks. */
+muon_status muon__opt_settle(muon_opt *opt, muon_status status);
+/* Nobody has failed (comm/agree.h). */
+muon_status muon__opt_agree(muon_opt *opt, const char *stage, muon_status status);
 /* There is one, and it is not broken; the first thing that a collective call asks. Whatever else may be
  * wrong on one rank alone is for all to hear. */
 muon_status muon__opt_check(const muon_opt *opt, const char *stage);

@@ -6,7 +6,6 @@
 #include "base/digest.h"
 #include "base/mode.h"
 
-#include "step/agree_block.h"
 #include "step/state.h"
 
 #include <string.h>
@@ -158,18 +157,15 @@ static void share_cells(check *c, uint64_t *sum, size_t begin, size_t end, size_
 /* The first of n things whose sum is not zero; n if there is none. */
 static muon_status find(check *c, size_t n, share_fn share, size_t *found)
 {
-    tree *t = muon__agree_question(c->opt->agreement);
-    int rank = c->opt->comm.rank;
     size_t begin = 0;
     size_t end = n;
     *found = n;
     while (end > begin) {
         size_t length = (end - begin + QUESTION_PARTS - 1) / QUESTION_PARTS;
-        question *q = muon__question_clear(t);
+        question *q = muon__agree_begin(&c->opt->agree, MUON_OK);
         if (c->status == MUON_OK) share(c, q->sum, begin, end, length);
-        muon__said_set(&q->said, rank, c->status);
-        TRY(muon__tree_run(t, STAGE));
-        TRY(muon__said_result(&q->said, c->opt->comm.size));
+        muon__said_set(&q->said, c->opt->comm.rank, c->status); /* reading state may have failed */
+        TRY(muon__agree_ask(&c->opt->agree, STAGE));
         size_t at = 0;
         while (at < QUESTION_PARTS && q->sum[at] == 0)
             at++;
@@ -186,8 +182,7 @@ static muon_status find(check *c, size_t n, share_fn share, size_t *found)
 /* Who of the holders of a cell is different from the first. */
 static muon_status find_ranks(check *c, size_t cell, same *out)
 {
-    tree *t = muon__agree_question(c->opt->agreement);
-    question *q = muon__question_clear(t);
+    question *q = muon__agree_begin(&c->opt->agree, MUON_OK);
     const layout *l = c->opt->plan->params[c->param].layout;
     int rank = c->opt->comm.rank;
     size_t n = ncells_here(c, c->param);
@@ -195,8 +190,7 @@ static muon_status find_ranks(check *c, size_t cell, same *out)
         if (muon__layout_cell_of(l, rank, i) == cell)
             q->same[0] = muon__same_of(rank, hash_cell(c, c->param, i, c->thing));
     muon__said_set(&q->said, rank, c->status);
-    TRY(muon__tree_run(t, STAGE));
-    TRY(muon__said_result(&q->said, c->opt->comm.size));
+    TRY(muon__agree_ask(&c->opt->agree, STAGE));
     *out = q->same[0];
     return MUON_OK;
 }
@@ -233,8 +227,8 @@ static muon_status check_buffers(const muon_opt *opt, const muon_buffers *buffer
 static muon_status agree_on_buffers(muon_opt *opt, const muon_buffers *buffers)
 {
     same s;
-    TRY(muon__question_same(muon__agree_question(opt->agreement), STAGE, &opt->comm,
-                            buffers ? check_buffers(opt, buffers) : MUON_OK, buffers != NULL, &s));
+    muon_status status = buffers ? check_buffers(opt, buffers) : MUON_OK;
+    TRY(muon__agree_same(&opt->agree, STAGE, status, buffers != NULL, &s));
     REQUIRE(s.other < 0, E_DISAGREE, "buffers are %s on rank %d, %s on rank %d",
             s.value ? "given" : "NULL", (int)s.rank, s.other_value ? "given" : "NULL",
             (int)s.other);
@@ -249,6 +243,5 @@ muon_status muon_opt_check_replicas(muon_opt *opt, const muon_buffers *buffers)
     check c = {.opt = opt, .buffers = buffers};
     muon_status status = agree_on_buffers(opt, buffers);
     if (status == MUON_OK) status = compare(&c);
-    if (muon__opt_is_parting(status)) muon__opt_break(opt, status, NULL);
-    return status;
+    return muon__opt_settle(opt, status);
 }

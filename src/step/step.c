@@ -79,7 +79,7 @@ static muon_status prepare(muon_opt *opt, const muon_step_args *args, muon_statu
     }
     word->groups = opt->groups;
     word->flags = opt->flags;
-    TRY(muon__agree_step(opt->agreement, status, word));
+    TRY(muon__agree_step(opt->step_agree, status, word));
     *go = muon__step_judge(opt, word, args->grad_scale);
     return MUON_OK;
 }
@@ -123,7 +123,7 @@ static muon_status conclude(muon_opt *opt, const step_word *word)
     copy_phases(sums.phase, result->phase);
     if (opt->kept != MUON_OK) muon__fail(opt->kept, "%s", opt->kept_text);
     if (word->want_result || opt->plan->config.orthogonalize || opt->offloaded)
-        TRY(muon__agree_end(opt->agreement, opt->kept, &sums));
+        TRY(muon__agree_end(opt->step_agree, opt->kept, &sums));
     result->nonfinite_matrices = sums.nonfinite_matrices;
     result->matrices = sums.matrices;
     result->seconds_max = sums.seconds_max;

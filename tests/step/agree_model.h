@@ -2,7 +2,7 @@
 #ifndef TESTS_AGREE_MODEL_H
 #define TESTS_AGREE_MODEL_H
 
-#include "muon/muon.h"
+#include "step/agree_step.h"
 
 #include <string.h>
 
@@ -73,6 +73,26 @@ static inline void init_model(model *m, int nranks)
     m->config.nranks = nranks;
     m->config.threads = 1;
     m->config.timeout = PATIENT;
+}
+
+/* What a creation asks, each with messages of its own. */
+static inline muon_status ask_status(const muon_comm *comm, double timeout, muon_status status)
+{
+    agree a = {0};
+    TRY(muon__agree_open(&a, comm, CHANNEL_AGREE, timeout));
+    status = muon__agree_status(&a, "muon_create", status);
+    muon__agree_close(&a);
+    return status;
+}
+
+static inline muon_status ask_plan(const muon_comm *comm, muon_status status, const muon_plan *plan)
+{
+    agree a = {0};
+    int64_t number;
+    TRY(muon__agree_open(&a, comm, CHANNEL_AGREE, PATIENT));
+    status = muon__agree_on_plan(&a, status, plan, &number);
+    muon__agree_close(&a);
+    return status;
 }
 
 #endif

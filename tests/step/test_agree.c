@@ -1,7 +1,6 @@
 /* Agreement in a step: one reduction in which everything has its place, and the same words about
  * trouble on every rank. */
 #include "muon/plan.h"
-#include "step/agree.h"
 #include "tests/step/agree_model.h"
 #include "tests/world/ranks.h"
 
@@ -14,18 +13,25 @@ static const int sizes[] = {1, 2, 3, 5, 8, 17};
 typedef struct stepper {
     model m;
     muon_plan *plan;
-    agree *a;
+    agree questions;
+    step_agree *a;
     unsigned char flags[NPARAMS];
     step_setting settings[2];
     step_word word;
 } stepper;
+
+static muon_status open_stepper(stepper *s, const muon_comm *comm)
+{
+    TRY(muon__agree_open(&s->questions, comm, CHANNEL_AGREE, s->m.config.timeout));
+    return muon__step_agree_create(&s->a, comm, s->plan, 1, &s->questions);
+}
 
 static void start_stepper(stepper *s, const muon_comm *comm)
 {
     memset(s, 0, sizeof *s);
     init_model(&s->m, comm ? comm->size : 1);
     rank_ok(muon_plan_create(&s->plan, &s->m.config, s->m.params, s->m.nparams));
-    rank_ok(muon__agree_create(&s->a, comm, s->plan, 1));
+    rank_ok(open_stepper(s, comm));
     s->settings[0] = (step_setting){"grad_scale", 1};
     s->settings[1] = (step_setting){"clip_norm", 0.5};
 }
@@ -43,7 +49,8 @@ static void fresh_word(stepper *s)
 
 static void end_stepper(stepper *s)
 {
-    muon__agree_destroy(s->a);
+    muon__step_agree_destroy(s->a);
+    muon__agree_close(&s->questions);
     muon_plan_destroy(s->plan);
 }
 
@@ -122,8 +129,10 @@ TEST(without_a_communicator_the_word_is_its_own)
     init_model(&m, 1);
     muon_plan *plan = NULL;
     assert_ok(muon_plan_create(&plan, &m.config, m.params, m.nparams));
-    agree *a = NULL;
-    assert_ok(muon__agree_create(&a, NULL, plan, 1));
+    agree questions = {0};
+    step_agree *a = NULL;
+    assert_ok(muon__agree_open(&questions, NULL, CHANNEL_AGREE, 1));
+    assert_ok(muon__step_agree_create(&a, NULL, plan, 1, &questions));
     unsigned char flags[NPARAMS] = {AGREE_PRESENT, AGREE_ABSENT, 0, AGREE_PRESENT};
     float logits[HEADS] = {1, INFINITY, -2, NAN};
     const float *given[2] = {NULL, logits};
@@ -136,8 +145,9 @@ TEST(without_a_communicator_the_word_is_its_own)
     muon__fail(MUON_E_GRAD, "param 'embed': no gradient");
     assert_int_equal(muon__agree_step(a, MUON_E_GRAD, &word), MUON_E_GRAD);
     assert_string_equal(muon_last_error(), "param 'embed': no gradient");
-    muon__agree_destroy(a);
-    muon__agree_destroy(NULL);
+    muon__step_agree_destroy(a);
+    muon__step_agree_destroy(NULL);
+    muon__agree_close(&questions);
     muon_plan_destroy(plan);
 }
 
@@ -369,14 +379,14 @@ static void stay_away(int rank, const muon_comm *comm, void *arg)
     init_model(&s.m, comm->size);
     s.m.config.timeout = 0.5;
     rank_ok(muon_plan_create(&s.plan, &s.m.config, s.m.params, s.m.nparams));
-    rank_ok(muon__agree_create(&s.a, comm, s.plan, 1));
+    rank_ok(open_stepper(&s, comm));
     ranks_barrier();
     fresh_word(&s);
     if (rank != 3) {
         rank_fails(muon__agree_step(s.a, MUON_OK, &s.word), MUON_E_TIMEOUT,
                    "rank 3 did not come to muon_step within 0.5 s");
         rank_fails(muon__agree_step(s.a, MUON_OK, &s.word), MUON_E_COMM, "lost the others");
-        rank_fails(muon__agree_on_status(comm, 0.5, MUON_OK, "muon_create"), MUON_E_TIMEOUT,
+        rank_fails(ask_status(comm, 0.5, MUON_OK), MUON_E_TIMEOUT,
                    "rank 3 did not come to muon_create within 0.5 s");
     }
     end_stepper(&s);
@@ -396,11 +406,12 @@ TEST(memory_that_runs_out_leaves_nothing_behind)
     muon_plan *plan = NULL;
     assert_ok(muon_plan_create(&plan, &m.config, m.params, m.nparams));
     for (int64_t k = 0;; k++) {
-        agree *a = NULL;
+        stepper s = {.m = m, .plan = plan};
         testlib_allow_allocations(k);
-        muon_status status = muon__agree_create(&a, muon__threads_comm(world, 0), plan, 1);
+        muon_status status = open_stepper(&s, muon__threads_comm(world, 0));
         testlib_allow_allocations(-1);
-        muon__agree_destroy(a);
+        muon__step_agree_destroy(s.a);
+        muon__agree_close(&s.questions);
         if (status == MUON_OK) break;
         assert_int_equal(status, MUON_E_NOMEM);
         assert_true(k < 60);
@@ -422,13 +433,12 @@ static void one_has_no_memory(int rank, const muon_comm *comm, void *arg)
         ranks_barrier();
         if (turn != rank) continue;
         testlib_allow_allocations(rank == 1 ? 4 : -1);
-        status = muon__agree_create(&s.a, comm, s.plan, 1);
+        status = open_stepper(&s, comm);
         testlib_allow_allocations(-1);
     }
     ranks_barrier();
     rank_check((rank == 1) == (status == MUON_E_NOMEM), "got %s", muon_status_name(status));
-    rank_fails(muon__agree_on_status(comm, PATIENT, status, "muon_create"), MUON_E_NOMEM,
-               "rank 1: ");
+    rank_fails(ask_status(comm, PATIENT, status), MUON_E_NOMEM, "rank 1: ");
     end_stepper(&s);
 }
 

@@ -1,5 +1,5 @@
 /* The words of two ranks become one, in any order and grouping. */
-#include "step/agree_block.h"
+#include "step/agree_describe.h"
 #include "tests/support/testlib.h"
 
 #include <stdio.h>

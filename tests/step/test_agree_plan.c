@@ -1,6 +1,5 @@
 /* Agreement at creation: whatever one rank does differently, every rank says the same about it. */
 #include "muon/plan.h"
-#include "step/agree.h"
 #include "tests/step/agree_model.h"
 #include "tests/world/ranks.h"
 
@@ -27,7 +26,7 @@ static void agree_on_plan(int rank, const muon_comm *comm, void *arg)
     c->change(&m, rank);
     muon_plan *plan = NULL;
     muon_status status = muon_plan_create(&plan, &m.config, m.params, m.nparams);
-    status = muon__agree_on_plan(comm, PATIENT, status, plan, &(int64_t){0});
+    status = ask_plan(comm, status, plan);
     muon_plan_destroy(plan);
     rank_check(status == c->want, "got %s, want %s: %s", muon_status_name(status),
                muon_status_name(c->want), muon_last_error());
@@ -52,8 +51,8 @@ static void change_no_matter(model *m, int rank)
 TEST(equal_plans_are_agreed_on)
 {
     for (size_t i = 0; i < COUNT(sizes); i++) {
-        creation same = {change_nothing, MUON_OK, NULL};
-        ranks_run(sizes[i], agree_on_plan, &same);
+        creation equal = {change_nothing, MUON_OK, NULL};
+        ranks_run(sizes[i], agree_on_plan, &equal);
         creation no_matter = {change_no_matter, MUON_OK, NULL};
         ranks_run(sizes[i], agree_on_plan, &no_matter);
     }
@@ -269,8 +268,7 @@ static void find_in_crowd(int rank, const muon_comm *comm, void *arg)
     char want[128];
     snprintf(want, sizeof want, "param 'p%zu': shape is [4, 8] on rank 0, [4, 9] on rank 2",
              c->odd);
-    rank_fails(muon__agree_on_plan(comm, PATIENT, MUON_OK, plan, &(int64_t){0}), MUON_E_DISAGREE,
-               want);
+    rank_fails(ask_plan(comm, MUON_OK, plan), MUON_E_DISAGREE, want);
     muon_plan_destroy(plan);
     free(params);
     free(names);
@@ -297,8 +295,7 @@ static void fail_at_length(int rank, const muon_comm *comm, void *arg)
         lot[sizeof lot - 1] = '\0';
         status = muon__fail(MUON_E_IO, "%s", lot);
     }
-    rank_fails(muon__agree_on_status(comm, PATIENT, status, "muon_create"), MUON_E_IO,
-               "rank 1: xxx");
+    rank_fails(ask_status(comm, PATIENT, status), MUON_E_IO, "rank 1: xxx");
     snprintf(texts[rank], MUON__MESSAGE_MAX, "%s", muon_last_error());
 }
 
@@ -318,7 +315,7 @@ static void agree_on_status(int rank, const muon_comm *comm, void *arg)
     if (rank >= failing) status = muon__fail(MUON_E_NOMEM, "no memory for %d bytes", rank);
     char want[64];
     snprintf(want, sizeof want, "rank %d: no memory for %d bytes", failing, failing);
-    status = muon__agree_on_status(comm, PATIENT, status, "muon_create");
+    status = ask_status(comm, PATIENT, status);
     if (failing < comm->size)
         rank_fails(status, MUON_E_NOMEM, want);
     else
@@ -330,6 +327,6 @@ TEST(the_lowest_rank_that_failed_speaks)
     for (size_t i = 1; i < COUNT(sizes); i++)
         for (int failing = 0; failing <= sizes[i]; failing += 1 + sizes[i] / 5)
             ranks_run(sizes[i], agree_on_status, &failing);
-    assert_int_equal(muon__agree_on_status(NULL, 1, MUON_E_IO, "x"), MUON_E_IO);
-    assert_int_equal(muon__agree_on_plan(NULL, 1, MUON_OK, NULL, &(int64_t){0}), MUON_OK);
+    assert_int_equal(ask_status(NULL, 1, MUON_E_IO), MUON_E_IO);
+    assert_int_equal(ask_plan(NULL, MUON_OK, NULL), MUON_OK);
 }

@@ -1,25 +1,25 @@
 #include "train/run/team.h"
 
 #include "base/memory.h"
-#include "comm/tree.h"
+#include "comm/agree.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#define STAGE "the training run"
+
 enum { NUMBERS = 64 }; /* that a place has room for; longer lists go in several turns */
 
 typedef struct place { /* of one rank; filled by nobody else */
-    int32_t taken, status;
-    union {
-        double numbers[NUMBERS];
-        char message[NUMBERS * sizeof(double)];
-    } word;
+    int64_t taken;
+    double numbers[NUMBERS];
 } place;
 
 struct team {
     const muon_comm *comm;
     int rank, size;
     double timeout;
+    agree agree;
     tree *words; /* its block is place[size] */
 };
 
@@ -41,8 +41,10 @@ muon_status team_create(team **out, const muon_comm *comm, double timeout)
     t->rank = comm ? comm->rank : 0;
     t->size = comm ? comm->size : 1;
     t->timeout = timeout;
-    muon_status status = muon__tree_create(&t->words, comm, CHANNEL_SPARE,
-                                           (size_t)t->size * sizeof(place), combine, t, timeout);
+    muon_status status = muon__agree_open(&t->agree, comm, CHANNEL_SPARE, timeout);
+    if (status == MUON_OK)
+        status = muon__tree_create(&t->words, comm, CHANNEL_SPARE, (size_t)t->size * sizeof(place),
+                                   combine, t, timeout);
     if (status != MUON_OK) {
         team_destroy(t);
         return status;
@@ -54,6 +56,7 @@ muon_status team_create(team **out, const muon_comm *comm, double timeout)
 void team_destroy(team *t)
 {
     if (!t) return;
+    muon__agree_close(&t->agree);
     muon__tree_destroy(t->words);
     free(t);
 }
@@ -78,37 +81,25 @@ double team_timeout(const team *t)
     return t->timeout;
 }
 
-/* This rank's place, and nobody else's words. */
-static place *start(team *t)
+/* This rank's place, and nobody else's numbers. */
+static double *start(team *t)
 {
     place *places = muon__tree_block(t->words);
     memset(places, 0, (size_t)t->size * sizeof *places);
     places[t->rank].taken = 1;
-    return &places[t->rank];
+    return places[t->rank].numbers;
 }
 
 static muon_status finish(team *t, const place **all)
 {
-    TRY(muon__tree_run(t->words, "the training run"));
+    TRY(muon__tree_run(t->words, STAGE));
     *all = muon__tree_block(t->words);
     return MUON_OK;
 }
 
 muon_status team_agree(team *t, muon_status status)
 {
-    const place *all = NULL;
-    place *mine = start(t);
-    mine->status = status;
-    if (status != MUON_OK)
-        strncpy(mine->word.message, muon_last_error(), sizeof mine->word.message - 1);
-    TRY(finish(t, &all));
-    for (int i = 0; i < t->size; i++) {
-        if (all[i].status == MUON_OK) continue;
-        const char *message = all[i].word.message;
-        if (i == 0) return muon__fail((muon_status)all[i].status, "%s", message);
-        return muon__fail((muon_status)all[i].status, "rank %d: %s", i, message);
-    }
-    return MUON_OK;
+    return muon__agree_status(&t->agree, STAGE, status);
 }
 
 muon_status team_share(team *t, const double *mine, double *all, size_t count)
@@ -116,10 +107,10 @@ muon_status team_share(team *t, const double *mine, double *all, size_t count)
     for (size_t at = 0; at < count; at += NUMBERS) {
         const place *places = NULL;
         size_t n = count - at < NUMBERS ? count - at : NUMBERS;
-        memcpy(start(t)->word.numbers, mine + at, n * sizeof *mine);
+        memcpy(start(t), mine + at, n * sizeof *mine);
         TRY(finish(t, &places));
         for (int i = 0; i < t->size; i++)
-            memcpy(all + (size_t)i * count + at, places[i].word.numbers, n * sizeof *all);
+            memcpy(all + (size_t)i * count + at, places[i].numbers, n * sizeof *all);
     }
     return MUON_OK;
 }
@@ -129,12 +120,12 @@ muon_status team_sum(team *t, double *values, size_t count)
     for (size_t at = 0; at < count; at += NUMBERS) {
         const place *places = NULL;
         size_t n = count - at < NUMBERS ? count - at : NUMBERS;
-        memcpy(start(t)->word.numbers, values + at, n * sizeof *values);
+        memcpy(start(t), values + at, n * sizeof *values);
         TRY(finish(t, &places));
         for (size_t j = 0; j < n; j++) {
-            double sum = places[0].word.numbers[j];
+            double sum = places[0].numbers[j];
             for (int i = 1; i < t->size; i++)
-                sum += places[i].word.numbers[j];
+                sum += places[i].numbers[j];
             values[at + j] = sum;
         }
     }

@@ -1,34 +1,30 @@
-/* agree.h - where ranks agree: when an optimizer is created, and once in every step before anything
+/* agree_step.h - where ranks agree: when an optimizer is created, and once in every step before anything
  * changes. A disagreement, or one rank's failure, is the same status and message on every rank. */
-#ifndef STEP_AGREE_H
-#define STEP_AGREE_H
+#ifndef STEP_AGREE_STEP_H
+#define STEP_AGREE_STEP_H
 
 #include "base/sumsq.h"
-#include "comm/comm.h"
+#include "comm/agree.h"
 #include "plan/plan.h"
 
-/* ---- At creation; collective, each with messages of its own. status is how it went on this rank so
- * far, its message muon_last_error(). With one rank they return status. */
-
-/* All plans are the same: parameters, layouts, groups, the rest of the config, owners. plan is NULL if
+/* At creation. All plans are the same: parameters, layouts, groups, the rest of the config, owners. plan is NULL if
  * status is a failure. The message names what differs, where, and on which two ranks. *number is one
  * that no other optimizer of these ranks has. */
-muon_status muon__agree_on_plan(const muon_comm *comm, double timeout, muon_status status,
-                                const muon_plan *plan, int64_t *number);
-/* Nobody has failed. stage is where a late rank did not come to: "muon_create". */
-muon_status muon__agree_on_status(const muon_comm *comm, double timeout, muon_status status,
-                                  const char *stage);
+muon_status muon__agree_on_plan(agree *a, muon_status status, const muon_plan *plan,
+                                int64_t *number);
 
 /* ---- In a step */
 
 enum { AGREE_PRESENT = 1, AGREE_ABSENT = 2, AGREE_NONFINITE = 4 }; /* of a parameter's gradient */
 
-typedef struct agree agree;
+typedef struct step_agree step_agree;
 
-/* comm of one rank: everything below works, and only says what this rank has said. */
-muon_status muon__agree_create(agree **out, const muon_comm *comm, const muon_plan *plan,
-                               int64_t number);
-size_t muon__agree_destroy(agree *a); /* NULL is fine; returns what muon__comm_free does */
+/* comm of one rank: everything below works, and only says what this rank has said. `questions` are asked
+ * when ranks disagree. */
+muon_status muon__step_agree_create(step_agree **out, const muon_comm *comm, const muon_plan *plan,
+                                    int64_t number, agree *questions);
+size_t
+muon__step_agree_destroy(step_agree *a); /* NULL is fine; returns what muon__comm_free does */
 
 typedef struct step_setting {
     const char *name;
@@ -55,7 +51,7 @@ typedef struct step_word {
  * on another; MUON_E_DISAGREE if settings differ ("group 'muon': lr is 0.02 on rank 0, 0.03 on rank
  * 2"). Nothing has been changed when this fails, and after anything but MUON_E_TIMEOUT and MUON_E_COMM
  * the next step can go on. */
-muon_status muon__agree_step(agree *a, muon_status status, step_word *word);
+muon_status muon__agree_step(step_agree *a, muon_status status, step_word *word);
 
 /* What a rank did, at the end of a step: sums, and the extremes of seconds. */
 typedef struct step_sums {
@@ -67,6 +63,6 @@ typedef struct step_sums {
 } step_sums;
 
 /* Only if some rank wanted a result, or a callback could fail. */
-muon_status muon__agree_end(agree *a, muon_status status, step_sums *sums);
+muon_status muon__agree_end(step_agree *a, muon_status status, step_sums *sums);
 
 #endif

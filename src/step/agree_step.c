@@ -1,8 +1,9 @@
 /* Agreement in a step: one block up and down a tree, in which everything that a rank has to say has its
- * place. Only when ranks turn out to disagree, a second tree is used to say how. */
-#include "step/agree_block.h"
+ * place. Only when ranks turn out to disagree, questions are asked to say how. */
+#include "step/agree_step.h"
 
 #include "base/memory.h"
+#include "step/agree_describe.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,11 +11,12 @@
 
 #define STAGE "muon_step"
 
-struct agree {
+struct step_agree {
     const muon_plan *plan;
     int rank, nranks;
     size_t nlogits; /* heads of all attention layers */
-    tree *step, *end, *question;
+    tree *step, *end;
+    agree *questions;
     const float **logits; /* [nattention] the agreed ones: into the block of `step`, or NULL */
 };
 
@@ -35,13 +37,13 @@ typedef struct step_view {
     unsigned char *given; /* [nattention] */
 } step_view;
 
-static size_t step_bytes(const agree *a)
+static size_t step_bytes(const step_agree *a)
 {
     return sizeof(step_block) + a->plan->ngroups * sizeof(same) + a->nlogits * sizeof(float) +
            a->plan->nparams + a->plan->nattention;
 }
 
-static step_view view_step(const agree *a, void *block)
+static step_view view_step(const step_agree *a, void *block)
 {
     step_view v = {.head = block};
     v.groups = (same *)(v.head + 1);
@@ -53,7 +55,7 @@ static step_view view_step(const agree *a, void *block)
 
 static void combine_steps(void *user, void *into, const void *from)
 {
-    const agree *a = user;
+    const step_agree *a = user;
     step_view to = view_step(a, into);
     /* A view can be read and written; this one is only read. */
     union {
@@ -93,7 +95,7 @@ static const sumsq *const_end_sums(const void *block)
 
 static void combine_ends(void *user, void *into, const void *from)
 {
-    const agree *a = user;
+    const step_agree *a = user;
     end_block *to = into;
     const end_block *of = from;
     muon__said_combine(&to->said, &of->said);
@@ -109,7 +111,7 @@ static void combine_ends(void *user, void *into, const void *from)
 
 /* ---- Creation */
 
-static muon_status build(agree *a, const muon_comm *comm)
+static muon_status build(step_agree *a, const muon_comm *comm)
 {
     const muon_plan *plan = a->plan;
     double timeout = plan->config.timeout;
@@ -117,70 +119,60 @@ static muon_status build(agree *a, const muon_comm *comm)
         a->nlogits += (size_t)plan->attention[i].settings.heads;
     TRY(CALLOC(&a->logits, plan->nattention, "attention layers"));
     TRY(muon__tree_create(&a->step, comm, CHANNEL_AGREE, step_bytes(a), combine_steps, a, timeout));
-    TRY(muon__tree_create(&a->end, comm, CHANNEL_AGREE,
-                          sizeof(end_block) + plan->nclasses * sizeof(sumsq), combine_ends, a,
-                          timeout));
-    return muon__question_create(&a->question, comm, timeout);
+    return muon__tree_create(&a->end, comm, CHANNEL_AGREE,
+                             sizeof(end_block) + plan->nclasses * sizeof(sumsq), combine_ends, a,
+                             timeout);
 }
 
-muon_status muon__agree_create(agree **out, const muon_comm *comm, const muon_plan *plan,
-                               int64_t number)
+muon_status muon__step_agree_create(step_agree **out, const muon_comm *comm, const muon_plan *plan,
+                                    int64_t number, agree *questions)
 {
-    agree *a = NULL;
+    step_agree *a = NULL;
     TRY(CALLOC(&a, 1, "agreement"));
     a->plan = plan;
+    a->questions = questions;
     a->nranks = comm ? comm->size : 1;
     a->rank = comm ? comm->rank : 0;
     muon_status status = build(a, comm);
     if (status != MUON_OK) {
-        muon__agree_destroy(a);
+        muon__step_agree_destroy(a);
         return status;
     }
     muon__tree_set_object(a->step, number);
     muon__tree_set_object(a->end, number);
-    muon__tree_set_object(a->question, number);
     *out = a;
     return MUON_OK;
 }
 
-size_t muon__agree_destroy(agree *a)
+size_t muon__step_agree_destroy(step_agree *a)
 {
     if (!a) return 0;
     size_t kept = muon__tree_destroy(a->step);
     kept += muon__tree_destroy(a->end);
-    kept += muon__tree_destroy(a->question);
     free(a->logits);
     free(a);
     return kept;
 }
 
-tree *muon__agree_question(agree *a)
-{
-    return a->question;
-}
-
 /* ---- What differs */
 
 /* The two ranks describe it, a group or, with index -1, the other settings. */
-static muon_status explain(agree *a, const step_word *word, const same *pair, int64_t index)
+static muon_status explain(step_agree *a, const step_word *word, const same *pair, int64_t index)
 {
-    question *q = muon__question_clear(a->question);
-    for (int i = 0; i < 2; i++) {
-        if (a->rank != (i == 0 ? pair->rank : pair->other)) continue;
-        text t = muon__text_in(q->text[i], sizeof q->text[i]);
-        if (index < 0)
-            muon__describe_settings(&t, word->named, word->nnamed);
-        else
-            muon__describe_group(&t, &word->groups[index]);
-    }
-    TRY(muon__tree_run(a->question, STAGE));
+    text t;
+    const question *q = muon__agree_begin_pair(a->questions, pair, &t);
+    if (index < 0)
+        muon__describe_settings(&t, word->named, word->nnamed);
+    else
+        muon__describe_group(&t, &word->groups[index]);
+    TRY(muon__agree_ask(a->questions, STAGE));
     char message[MUON__MESSAGE_MAX];
-    text t = muon__text_in(message, sizeof message);
+    t = muon__text_in(message, sizeof message);
     muon__describe_difference(&t, q->text[0], pair->rank, q->text[1], pair->other);
     FAIL(E_DISAGREE, "%s", message);
 }
 
-static muon_status compare_settings(agree *a, const step_view *v, const step_word *word)
+static muon_status compare_settings(step_agree *a, const step_view *v, const step_word *word)
 {
     if (v->head->settings.other >= 0) return explain(a, word, &v->head->settings, -1);
     for (size_t i = 0; i < a->plan->ngroups; i++)
@@ -188,24 +180,24 @@ static muon_status compare_settings(agree *a, const step_view *v, const step_wor
     return MUON_OK;
 }
 
-static muon_status compare_gradients(agree *a, const step_view *v, const step_word *word)
+static muon_status compare_gradients(step_agree *a, const step_view *v, const step_word *word)
 {
     const unsigned char both = AGREE_PRESENT | AGREE_ABSENT;
     size_t i = 0;
     while (i < a->plan->nparams && (v->flags[i] & both) != both)
         i++;
     if (i == a->plan->nparams) return MUON_OK;
-    question *q = muon__question_clear(a->question);
+    question *q = muon__agree_begin(a->questions, MUON_OK);
     if (word->flags[i] & AGREE_PRESENT) q->lowest[0] = a->rank;
     if (word->flags[i] & AGREE_ABSENT) q->lowest[1] = a->rank;
-    TRY(muon__tree_run(a->question, STAGE));
+    TRY(muon__agree_ask(a->questions, STAGE));
     FAIL(E_GRAD, "param '%s': rank %lld has a gradient, rank %lld has none",
          a->plan->params[i].name, (long long)q->lowest[0], (long long)q->lowest[1]);
 }
 
 /* ---- The step */
 
-static void clear_step(const agree *a, const step_view *v)
+static void clear_step(const step_agree *a, const step_view *v)
 {
     memset(v->head, 0, step_bytes(a));
     v->head->settings = muon__same_none();
@@ -215,7 +207,7 @@ static void clear_step(const agree *a, const step_view *v)
         v->logits[i] = NAN;
 }
 
-static void put_logits(const agree *a, const step_view *v, const float *const *max_logits)
+static void put_logits(const step_agree *a, const step_view *v, const float *const *max_logits)
 {
     float *to = v->logits;
     for (size_t i = 0; i < a->plan->nattention; i++) {
@@ -228,7 +220,7 @@ static void put_logits(const agree *a, const step_view *v, const float *const *m
     }
 }
 
-static void put_word(const agree *a, const step_view *v, const step_word *word)
+static void put_word(const step_agree *a, const step_view *v, const step_word *word)
 {
     v->head->sum = word->sum;
     v->head->want_result = word->want_result != 0;
@@ -239,7 +231,7 @@ static void put_word(const agree *a, const step_view *v, const step_word *word)
     put_logits(a, v, word->max_logits);
 }
 
-static void take_word(agree *a, const step_view *v, step_word *word)
+static void take_word(step_agree *a, const step_view *v, step_word *word)
 {
     word->sum = v->head->sum;
     word->want_result = (int)v->head->want_result;
@@ -252,7 +244,7 @@ static void take_word(agree *a, const step_view *v, step_word *word)
     word->agreed_logits = a->logits;
 }
 
-muon_status muon__agree_step(agree *a, muon_status status, step_word *word)
+muon_status muon__agree_step(step_agree *a, muon_status status, step_word *word)
 {
     step_view v = view_step(a, muon__tree_block(a->step));
     clear_step(a, &v);
@@ -274,7 +266,7 @@ static void put_seconds(double *to, const step_sums *sums)
     memcpy(to + 1, sums->phase, sizeof sums->phase);
 }
 
-muon_status muon__agree_end(agree *a, muon_status status, step_sums *sums)
+muon_status muon__agree_end(step_agree *a, muon_status status, step_sums *sums)
 {
     end_block *block = muon__tree_block(a->end);
     size_t bytes = a->plan->nclasses * sizeof(sumsq);

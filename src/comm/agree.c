@@ -1,7 +1,9 @@
+#include "comm/agree.h"
+
 #include "base/digest.h"
+#include "base/text.h"
 
-#include "step/agree_block.h"
-
+#include <stdio.h>
 #include <string.h>
 
 /* ---- How it went */
@@ -82,34 +84,75 @@ static void combine_questions(void *user, void *into, const void *from)
     }
 }
 
-muon_status muon__question_create(tree **out, const muon_comm *comm, double timeout)
+muon_status muon__agree_open(agree *a, const muon_comm *comm, int channel, double timeout)
 {
-    return muon__tree_create(out, comm, CHANNEL_AGREE, sizeof(question), combine_questions, NULL,
+    a->rank = comm ? comm->rank : 0;
+    a->nranks = comm ? comm->size : 1;
+    return muon__tree_create(&a->t, comm, channel, sizeof(question), combine_questions, NULL,
                              timeout);
 }
 
-question *muon__question_clear(tree *t)
+size_t muon__agree_close(agree *a)
 {
-    question *q = muon__tree_block(t);
+    return muon__tree_destroy(a->t);
+}
+
+question *muon__agree_begin(agree *a, muon_status status)
+{
+    question *q = muon__tree_block(a->t);
     memset(q, 0, sizeof *q);
     for (int i = 0; i < QUESTION_PARTS; i++)
         q->same[i] = muon__same_none();
     q->lowest[0] = q->lowest[1] = INT64_MAX;
+    muon__said_set(&q->said, a->rank, status);
     return q;
 }
 
-muon_status muon__question_same(tree *t, const char *stage, const muon_comm *comm,
-                                muon_status status, uint64_t value, same *found)
+muon_status muon__agree_ask(agree *a, const char *stage)
 {
-    question *q = muon__question_clear(t);
-    muon__said_set(&q->said, comm->rank, status);
-    if (status == MUON_OK) q->same[0] = muon__same_of(comm->rank, value);
-    TRY(muon__tree_run(t, stage));
-    *found = q->same[0];
-    return muon__said_result(&q->said, comm->size);
+    TRY(muon__tree_run(a->t, stage));
+    const question *q = muon__tree_block(a->t);
+    return muon__said_result(&q->said, a->nranks);
 }
 
-uint64_t muon__question_hash(question_hash_fn hash, const void *context, size_t begin, size_t end)
+question *muon__agree_begin_pair(agree *a, const same *pair, text *mine)
+{
+    question *q = muon__agree_begin(a, MUON_OK);
+    int is_one = a->rank == pair->rank || a->rank == pair->other;
+    *mine = muon__text_in(q->text[a->rank == pair->other], is_one ? QUESTION_TEXT : 0);
+    return q;
+}
+
+/* ---- What is asked most */
+
+muon_status muon__agree_status(agree *a, const char *stage, muon_status status)
+{
+    muon__agree_begin(a, status);
+    return muon__agree_ask(a, stage);
+}
+
+muon_status muon__agree_same(agree *a, const char *stage, muon_status status, uint64_t value,
+                             same *found)
+{
+    question *q = muon__agree_begin(a, status);
+    if (status == MUON_OK) q->same[0] = muon__same_of(a->rank, value);
+    TRY(muon__agree_ask(a, stage));
+    *found = q->same[0];
+    return MUON_OK;
+}
+
+muon_status muon__agree_hear(agree *a, const char *stage, muon_status status, char *word,
+                             size_t size)
+{
+    if (a->nranks == 1) return status;
+    question *q = muon__agree_begin(a, status);
+    if (status == MUON_OK && a->rank == 0) snprintf(q->text[0], sizeof q->text[0], "%s", word);
+    TRY(muon__agree_ask(a, stage));
+    snprintf(word, size, "%s", q->text[0]);
+    return MUON_OK;
+}
+
+uint64_t muon__agree_hash(agree_hash_fn hash, const void *context, size_t begin, size_t end)
 {
     uint64_t digest = MUON__DIGEST_START;
     for (size_t i = begin; i < end; i++) {
@@ -119,9 +162,8 @@ uint64_t muon__question_hash(question_hash_fn hash, const void *context, size_t 
     return digest;
 }
 
-muon_status muon__question_find(tree *t, const char *stage, int rank, size_t n,
-                                question_hash_fn hash, const void *context, size_t *index,
-                                same *found)
+muon_status muon__agree_find(agree *a, const char *stage, size_t n, agree_hash_fn hash,
+                             const void *context, size_t *index, same *found)
 {
     size_t begin = 0;
     size_t end = n;
@@ -129,13 +171,13 @@ muon_status muon__question_find(tree *t, const char *stage, int rank, size_t n,
     while (end > begin) {
         size_t length = (end - begin + QUESTION_PARTS - 1) / QUESTION_PARTS;
         size_t parts = (end - begin + length - 1) / length;
-        question *q = muon__question_clear(t);
+        question *q = muon__agree_begin(a, MUON_OK);
         for (size_t i = 0; i < parts; i++) {
             size_t from = begin + i * length;
             size_t to = end - from < length ? end : from + length;
-            q->same[i] = muon__same_of(rank, muon__question_hash(hash, context, from, to));
+            q->same[i] = muon__same_of(a->rank, muon__agree_hash(hash, context, from, to));
         }
-        TRY(muon__tree_run(t, stage));
+        TRY(muon__agree_ask(a, stage));
         size_t at = 0;
         while (at < parts && q->same[at].other < 0)
             at++;
