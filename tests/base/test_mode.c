@@ -410,7 +410,7 @@ TEST(a_checkpoint_is_the_same_and_loads_the_same)
         args.restore_settings = 1;
         IN(&modes[m], status, muon_load(s.opt, dir.path, &args, &step));
         assert_ok(status);
-        const char *wrong = save_compare(&s, &want);
+        const char *wrong = ship_compare_tensors(&s, &want);
         if (wrong) fail_msg("%s: %s", modes[m].name, wrong);
         muon_group group;
         muon_group_init(&group, sizeof group);

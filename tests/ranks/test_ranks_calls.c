@@ -337,7 +337,7 @@ static void play(int rank, const muon_comm *comm, void *arg)
                    muon_status_name(status), muon_last_error(), muon_status_name(t->want));
     }
     rank_ok(muon_offload(p.ship.opt, NULL, 0));
-    const char *wrong = save_compare(&p.ship, &r->g.whole);
+    const char *wrong = ship_compare_tensors(&p.ship, &r->g.whole);
     rank_check(!wrong, "%s", wrong);
     leave(&p);
 }

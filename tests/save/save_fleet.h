@@ -48,21 +48,6 @@ static inline void save_fleet_large(fleet *f, int nranks)
     fleet_add(f, ADAMWS, "large", NULL, "0: fsdp", SHAPE(300000));
 }
 
-/* NULL, or the first difference in weights, copies and state. */
-static inline const char *save_compare(ship *s, const ship *whole)
-{
-    for (size_t i = 0; i < s->f->nparams; i++) {
-        const muon_param *p = &s->f->params[i];
-        const muon_buffers *got = &s->buffers[i], *want = &whole->buffers[i];
-        const char *wrong = ship_compare_bits(s, i, "weight", got->param, want->param, p->dtype);
-        if (!wrong && got->copy)
-            wrong = ship_compare_bits(s, i, "copy", got->copy, want->copy, MUON_BF16);
-        if (!wrong) wrong = ship_compare_state(s, i, whole);
-        if (wrong) return wrong;
-    }
-    return NULL;
-}
-
 /* ---- Saving and loading, weights included */
 
 static inline muon_save_args save_args(const ship *s, int64_t step)
@@ -230,7 +215,7 @@ static inline void squadron_step(squadron *q, int step)
 static inline void squadron_compare(squadron *q, const ship *whole, const char *when)
 {
     for (int i = 0; i < q->n; i++) {
-        const char *wrong = save_compare(&q->ships[i], whole);
+        const char *wrong = ship_compare_tensors(&q->ships[i], whole);
         if (wrong) fail_msg("%s: %s", when, wrong);
     }
 }

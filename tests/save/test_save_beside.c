@@ -213,7 +213,7 @@ TEST(without_a_thread_it_is_written_at_once)
     assert_ok(ship_run(&s, 2, 2));
     assert_ok(muon_save_finish(s.opt));
     assert_ok(ship_load(&s, root.path, NULL));
-    const char *wrong = save_compare(&s, &first);
+    const char *wrong = ship_compare_tensors(&s, &first);
     if (wrong) fail_msg("%s", wrong);
     ship_destroy(&s);
     ship_destroy(&first);
@@ -242,7 +242,7 @@ TEST(two_optimizers_in_one_root)
     int64_t step = -1;
     assert_ok(ship_load(&a, root.path, &step));
     assert_int_equal(step, 2);
-    const char *wrong = save_compare(&a, &b);
+    const char *wrong = ship_compare_tensors(&a, &b);
     if (wrong) fail_msg("%s", wrong);
     ship_destroy(&a);
     ship_destroy(&b);

@@ -163,7 +163,7 @@ TEST(a_checkpoint_of_the_same_step_is_not_overwritten)
     assert_fails(ship_save(&h.s, h.root.path, 1), MUON_E_IO, "step-00000001: exists already");
     assert_string_equal(names_in(h.root.path), "latest step-00000001");
     assert_ok(ship_load(&h.s, h.root.path, NULL));
-    const char *wrong = save_compare(&h.s, &old);
+    const char *wrong = ship_compare_tensors(&h.s, &old);
     if (wrong) fail_msg("%s", wrong);
     ship_destroy(&old);
     close_harbour(&h);
@@ -185,7 +185,7 @@ TEST(replace_exchanges_it)
     assert_false(strstr(names_in(path_of("%s/step-00000001", h.root.path)), "model.safetensors "));
     assert_ok(ship_run(&h.s, 3, 3));
     assert_ok(ship_load(&h.s, h.root.path, NULL));
-    const char *wrong = save_compare(&h.s, &new);
+    const char *wrong = ship_compare_tensors(&h.s, &new);
     if (wrong) fail_msg("%s", wrong);
     args.step = 9; /* one that is not there is fine, too */
     assert_ok(muon_save(h.s.opt, h.root.path, &args));
@@ -301,7 +301,7 @@ TEST(above_a_size_there_are_several_files_and_an_index)
         if (sizes[i] < 40000) check_shards(dir, "model", sizes[i]);
         assert_ok(ship_create(&again, &h.f, NULL));
         assert_ok(ship_load(&again, dir, NULL));
-        const char *wrong = save_compare(&again, &h.s);
+        const char *wrong = ship_compare_tensors(&again, &h.s);
         if (wrong) fail_msg("%s", wrong);
         ship_destroy(&again);
     }

@@ -372,7 +372,7 @@ TEST(any_name_of_a_parameter_comes_back)
     assert_ok(ship_save(&s, root.path, 2));
     assert_ok(ship_create(&again, &f, NULL));
     assert_ok(ship_load(&again, root.path, NULL));
-    const char *wrong = save_compare(&again, &s);
+    const char *wrong = ship_compare_tensors(&again, &s);
     if (wrong) fail_msg("%s", wrong);
     ship_destroy(&s);
     ship_destroy(&again);

@@ -277,7 +277,7 @@ TEST(what_is_extra_may_be_passed_over)
     args.allow_missing = 0;
     args.allow_extra = 1;
     assert_ok(muon_load(t.opt, s.root.path, &args, NULL));
-    const char *wrong = save_compare(&t, &want);
+    const char *wrong = ship_compare_tensors(&t, &want);
     if (wrong) fail_msg("%s", wrong);
     ship_destroy(&want);
     ship_destroy(&t);
@@ -355,7 +355,7 @@ TEST(a_load_makes_the_optimizer_forget_what_it_was)
         assert_ok(ship_load(&t, s.root.path, &step));
         if (again == 1) assert_ok(ship_load(&t, s.root.path, &step)); /* twice in a row */
         assert_int_equal(step, 2);
-        const char *wrong = save_compare(&t, &s.saved);
+        const char *wrong = ship_compare_tensors(&t, &s.saved);
         if (wrong) fail_msg("%s", wrong);
         assert_ok(ship_run(&t, 3, 4));
         wrong = ship_compare(&t, &on);

@@ -150,7 +150,7 @@ static void save_and_load(int rank, const muon_comm *comm, void *arg)
     rank_ok(ship_save(&s, v->root.path, 8));
     rank_ok(ship_run(&s, 2, 2));
     rank_ok(ship_load(&s, v->root.path, NULL));
-    const char *wrong = save_compare(&s, &v->whole);
+    const char *wrong = ship_compare_tensors(&s, &v->whole);
     rank_check(!wrong, "%s", wrong);
     ship_destroy(&s);
     rank_check(c.kept_bytes == 0, "%zu bytes are kept, and nothing has failed", c.kept_bytes);

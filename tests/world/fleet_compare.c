@@ -1,0 +1,132 @@
+#include "tests/world/fleet.h"
+
+static const char *const suffixes[] = {"momentum_buffer", "exp_avg", "exp_avg_sq", "step"};
+
+const char *ship_compare_bits(ship *s, size_t i, const char *what, const void *got,
+                              const void *want, muon_dtype dtype)
+{
+    size_t size = fleet_bytes(dtype);
+    for (int64_t e = 0; e < s->numel[i]; e++)
+        if (memcmp((const char *)got + (size_t)e * size,
+                   (const char *)want + (size_t)s->index[i][e] * size, size) != 0)
+            return SHIP_WRONG(s, "rank %d, param '%s': element %lld of its %s is another one",
+                              s->rank, s->f->params[i].name, (long long)s->index[i][e], what);
+    return NULL;
+}
+
+const char *ship_compare_state(ship *s, size_t i, const ship *whole)
+{
+    for (size_t k = 0; k < COUNT(suffixes); k++) {
+        muon_tensor got = ship_state(s, i, suffixes[k]);
+        muon_tensor want = ship_state(whole, i, suffixes[k]);
+        if (!want.name && !got.name) continue;
+        if (!want.name || !got.name || got.dtype != want.dtype)
+            return SHIP_WRONG(s, "rank %d, param '%s': other state", s->rank, s->f->params[i].name);
+        if (want.dtype == MUON_I64 && memcmp(got.data, want.data, 8) != 0)
+            return SHIP_WRONG(s, "rank %d, param '%s': another step", s->rank,
+                              s->f->params[i].name);
+        const char *wrong = want.dtype == MUON_I64 ? NULL
+                                                   : ship_compare_bits(s, i, suffixes[k], got.data,
+                                                                       want.data, want.dtype);
+        if (wrong) return wrong;
+    }
+    return NULL;
+}
+
+/* A norm that is no number is equal to another one. */
+static int same(double a, double b)
+{
+    return a == b || (a != a && b != b);
+}
+
+const char *ship_compare_result(ship *s, const muon_result *want)
+{
+    const muon_result *got = &s->result;
+    if (same(got->grad_norm, want->grad_norm) && got->update_rms == want->update_rms &&
+        got->clip_coef == want->clip_coef && got->matrices == want->matrices &&
+        got->applied == want->applied && got->missing_params == want->missing_params &&
+        got->nonfinite_params == want->nonfinite_params &&
+        got->nonfinite_matrices == want->nonfinite_matrices &&
+        got->clipped_heads == want->clipped_heads && got->max_logit == want->max_logit)
+        return NULL;
+#define SHIP_RESULT                                                                                \
+    "norm %.17g, rms %.17g, clip %.17g, %lld matrices, %lld missing, %lld not finite, "            \
+    "%lld heads, logit %g, applied %d"
+#define SHIP_RESULT_OF(r)                                                                          \
+    (r)->grad_norm, (r)->update_rms, (r)->clip_coef, (long long)(r)->matrices,                     \
+        (long long)(r)->missing_params,                                                            \
+        (long long)((r)->nonfinite_params + (r)->nonfinite_matrices),                              \
+        (long long)(r)->clipped_heads, (r)->max_logit, (r)->applied
+    return SHIP_WRONG(s, "rank %d: " SHIP_RESULT "; want " SHIP_RESULT, s->rank,
+                      SHIP_RESULT_OF(got), SHIP_RESULT_OF(want));
+#undef SHIP_RESULT
+#undef SHIP_RESULT_OF
+}
+
+const char *ship_compare_tensors(ship *s, const ship *whole)
+{
+    for (size_t i = 0; i < s->f->nparams; i++) {
+        const muon_param *p = &s->f->params[i];
+        const muon_buffers *got = &s->buffers[i], *want = &whole->buffers[i];
+        const char *wrong = ship_compare_bits(s, i, "weight", got->param, want->param, p->dtype);
+        if (!wrong && got->copy)
+            wrong = ship_compare_bits(s, i, "copy", got->copy, want->copy, MUON_BF16);
+        if (!wrong) wrong = ship_compare_state(s, i, whole);
+        if (wrong) return wrong;
+    }
+    return NULL;
+}
+
+const char *ship_compare(ship *s, const ship *whole)
+{
+    const char *wrong = ship_compare_tensors(s, whole);
+    return wrong ? wrong : ship_compare_result(s, &whole->result);
+}
+
+uint64_t ship_digest(const ship *s)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+#define SHIP_DIGEST(data, bytes)                                                                   \
+    for (size_t b = 0; (data) && b < (bytes); b++)                                                 \
+    h = (h ^ ((const unsigned char *)(data))[b]) * 0x100000001b3u
+    for (size_t i = 0; i < s->f->nparams; i++) {
+        SHIP_DIGEST(s->buffers[i].param, (size_t)s->numel[i] * fleet_bytes(s->f->params[i].dtype));
+        SHIP_DIGEST(s->buffers[i].copy, (size_t)s->numel[i] * 2);
+    }
+    for (size_t k = 0; k < muon_state_count(s->opt); k++) {
+        muon_tensor t;
+        if (muon_state_get(s->opt, k, &t, sizeof t) != MUON_OK) abort();
+        SHIP_DIGEST(t.data, t.bytes);
+    }
+#undef SHIP_DIGEST
+    return h;
+}
+
+/* ---- All of it at once */
+
+void fleet_check_rank(int rank, const muon_comm *comm, void *arg)
+{
+    const fleet_task *t = arg;
+    ship s;
+    (void)rank;
+    rank_ok(ship_create(&s, t->f, comm));
+    rank_ok(ship_run(&s, 1, t->steps));
+    const char *wrong = ship_compare(&s, t->whole);
+    rank_check(!wrong, "%s", wrong);
+    ship_destroy(&s);
+}
+
+void fleet_run_whole(ship *whole, const fleet *f, int steps)
+{
+    assert_ok(ship_create(whole, f, NULL));
+    assert_ok(ship_run(whole, 1, steps));
+}
+
+void fleet_check(const fleet *f, int nranks, int steps)
+{
+    ship whole;
+    fleet_run_whole(&whole, f, steps);
+    fleet_task t = {f, &whole, steps};
+    ranks_run(nranks, fleet_check_rank, &t);
+    ship_destroy(&whole);
+}
