@@ -1,6 +1,6 @@
 /* test_plan.c - the plan as a value: which matrices, at what cost, in which waves. */
 #include "muon/plan.h"
-#include "tests/world/step_model.h"
+#include "tests/world/model.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* test_plan_hash.c - a plan's hash and its text: the same for the same work, another for other work. */
 #include "muon/plan.h"
-#include "tests/world/step_model.h"
+#include "tests/world/model.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void init_small(model *m)
     up->placement = "0: fsdp, tp";
     model_add(m, ADAMWS, "embed", NULL, SHAPE(30, 12));
     model_add(m, FROZEN, "old", NULL, SHAPE(5));
-    model_attend(m, "qkv", "qkv", 4, 2, 2)->k_row = 4;
+    fleet_attend(m, "qkv", "qkv", 4, 2, 2)->k_row = 4;
     m->attention[0].group_stride = 8;
 }
 

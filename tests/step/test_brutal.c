@@ -4,7 +4,7 @@
  * The linker sends allocations of the library and of this test through testlib_alloc.c, and the
  * start of threads through here. */
 #include "muon/plan.h"
-#include "tests/world/step_model.h"
+#include "tests/world/model.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -61,7 +61,7 @@ static void init_zoo(model *m, int threads)
     model_add(m, MUONS, "experts", "batch 1", SHAPE(3, 8, 10))->dtype = MUON_BF16;
     model_add(m, ADAMWS, "bias", NULL, SHAPE(33))->grad_dtype = MUON_BF16;
     model_add(m, FROZEN, "old", NULL, SHAPE(7));
-    model_attend(m, "dense", "blocks", 2, 2, 4)->name = "layer";
+    fleet_attend(m, "dense", "blocks", 2, 2, 4)->name = "layer";
 }
 
 /* ---- a step ----------------------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ TEST(settings_survive_every_failed_allocation_all_or_nothing)
     init_zoo(&twin, 1);
     model_create(&m);
     model_create(&twin);
-    for (int i = 0; i < MODEL_GROUPS; i++) {
+    for (int i = 0; i < FLEET_GROUPS; i++) {
         muon_group group = m.groups[i];
         group.lr = 0.25;
         group.name = "another name";

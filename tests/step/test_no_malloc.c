@@ -8,7 +8,7 @@
  * One exception is counted apart: a BLIS that was built with OpenMP enters a parallel region of one
  * thread for every product, for which GNU's OpenMP runtime takes a block and gives it back. */
 #define _GNU_SOURCE /* dladdr */
-#include "tests/world/step_model.h"
+#include "tests/world/model.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -104,7 +104,7 @@ static void make(model *m, const char *backend, int threads)
     model_add(m, MUONS, "large", NULL, SHAPE(side + 160, side + 170));
     model_add(m, MUONS, "experts", "batch 1", SHAPE(12, 8, 10))->dtype = MUON_BF16;
     model_add(m, ADAMWS, "bias", NULL, SHAPE(70000));
-    model_attend(m, "dense", "dense", 2, 2, 4)->k_row = 8;
+    fleet_attend(m, "dense", "dense", 2, 2, 4)->k_row = 8;
     model_create(m);
 }
 

@@ -17,7 +17,7 @@ static void check_against_oracle(const muon_group *group, muon_dtype grad_dtype,
     oracle_init(&o, &m, 0, 1, n, 1);
     *(int64_t *)model_state(&m, "w.step").data = o.step = steps_before;
     for (int step = 1; step <= 5; step++) {
-        model_fill_grads(&m, step);
+        ship_fill_grads(&m, step);
         muon_result result = model_step(&m);
         assert_true(result.applied && result.matrices == 0 && result.update_rms == 0);
         oracle_adamw(&o, group, &m, 0, 1);

@@ -1,7 +1,7 @@
 /* test_step_bits.c - the same bits for any number of threads, any workspace, any order of
  * parameters, any alignment. */
 #include "muon/plan.h"
-#include "tests/world/step_model.h"
+#include "tests/world/model.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void add_zoo(model *m, int with_large)
     model_add(m, OTHERS, "gaps", "rows skip 3, 20, skip *; cols 5*[3, 2], skip 1", SHAPE(32, 26));
     model_add(m, ADAMWS, "embed", NULL, SHAPE(500, 70));
     model_add(m, ADAMWS, "bias", NULL, SHAPE(33))->dtype = MUON_BF16;
-    muon_attention *a = model_attend(m, "qkv", "qkv", 8, 4, 8);
+    muon_attention *a = fleet_attend(m, "qkv", "qkv", 8, 4, 8);
     a->k_row = 16;
     a->group_stride = 32;
 }
@@ -49,7 +49,7 @@ static void run(model *m, numbers *n)
     static const float *const max_logits[] = {logits};
     m->args.max_logits = max_logits;
     for (int step = 0; step < STEPS; step++) {
-        model_fill_grads(m, step + 1);
+        ship_fill_grads(m, step + 1);
         muon_result result = model_step(m);
         assert_true(result.applied && result.nonfinite_matrices == 0);
         n[step] =
@@ -161,21 +161,21 @@ TEST(the_alignment_of_buffers_changes_no_bit)
     add_zoo(&shifted, 0);
     model_create(&aligned);
     model_create(&shifted);
-    void *blocks[MODEL_PARAMS][2];
+    void *blocks[FLEET_PARAMS][2];
     for (size_t p = 0; p < shifted.nparams; p++) {
         const muon_param *param = &shifted.params[p];
-        size_t n = (size_t)model_numel(param), w = size_of(param->dtype),
+        size_t n = (size_t)fleet_numel(param), w = size_of(param->dtype),
                g = size_of(param->grad_dtype);
         shifted.buffers[p].param = shift(shifted.buffers[p].param, n * w, w, &blocks[p][0]);
-        shifted.grad[p] = shift(shifted.grad[p], n * g, g, &blocks[p][1]);
-        shifted.buffers[p].grad = shifted.grad[p];
+        shifted.grads[p] = shift(shifted.grads[p], n * g, g, &blocks[p][1]);
+        shifted.buffers[p].grad = shifted.grads[p];
     }
     run(&aligned, want);
     run(&shifted, got);
     check_numbers(want, got, "shifted");
     model_assert_equal(&aligned, &shifted, "shifted");
     for (size_t p = 0; p < shifted.nparams; p++) {
-        shifted.buffers[p].param = shifted.grad[p] = NULL;
+        shifted.buffers[p].param = shifted.grads[p] = NULL;
         free(blocks[p][0]);
         free(blocks[p][1]);
     }

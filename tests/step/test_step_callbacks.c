@@ -1,6 +1,6 @@
 /* test_step_callbacks.c - the caller's own orthogonalizer, news about gradients, and the log. */
 #include "muon/plan.h"
-#include "tests/world/step_model.h"
+#include "tests/world/model.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -192,7 +192,7 @@ static void spoil(void *user, size_t index)
 {
     consumer *c = user;
     c->times[index]++;
-    for (int64_t i = 0; i < model_numel(&c->m->params[index]); i++)
+    for (int64_t i = 0; i < fleet_numel(&c->m->params[index]); i++)
         model_set_grad(c->m, index, i, (float)NAN);
 }
 

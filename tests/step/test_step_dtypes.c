@@ -31,9 +31,9 @@ TEST(bf16_gradients_give_the_bits_of_the_same_f32_gradients)
     model_create(&narrow);
     model_create(&wide);
     for (int step = 1; step <= 3; step++) {
-        model_fill_grads(&narrow, step);
+        ship_fill_grads(&narrow, step);
         for (size_t p = 0; p < ZOO; p++)
-            for (int64_t i = 0; i < model_numel(&wide.params[p]); i++)
+            for (int64_t i = 0; i < fleet_numel(&wide.params[p]); i++)
                 model_set_grad(&wide, p, i, model_grad(&narrow, p, i));
         muon_result a = model_step(&narrow), b = model_step(&wide);
         assert_true(a.grad_norm == b.grad_norm);
@@ -61,7 +61,7 @@ static double error_of_rounded_steps(muon_dtype momentum, muon_dtype wire, muon_
     oracle_init(&o, &m, 0, 2, 20, 32);
     o.wire_bf16 = oracle_wire == MUON_BF16;
     for (int step = 1; step <= 4; step++) {
-        model_fill_grads(&m, step);
+        ship_fill_grads(&m, step);
         model_step(&m);
         oracle_muon(&o, &m.groups[MUONS], &m, 0, 1);
     }
@@ -99,13 +99,13 @@ TEST(a_copy_is_the_nearest_bf16_of_the_master_in_every_bit)
     model_create(&with);
     model_create(&without);
     for (int step = 1; step <= 3; step++) {
-        model_fill_grads(&with, step);
-        model_fill_grads(&without, step);
+        ship_fill_grads(&with, step);
+        ship_fill_grads(&without, step);
         model_step(&with);
         model_step(&without);
         for (size_t p = 0; p < ZOO; p++) {
             const uint16_t *copy = with.buffers[p].copy;
-            for (int64_t i = 0; i < model_numel(&with.params[p]); i++) {
+            for (int64_t i = 0; i < fleet_numel(&with.params[p]); i++) {
                 float master = model_weight(&with, p, i);
                 if ((double)model_bf16(copy[i]) != oracle_bf16((double)master))
                     fail_msg("%s, element %lld: the master is %.9g, its copy %.9g",
@@ -136,12 +136,12 @@ TEST(a_bf16_weight_becomes_a_neighbour_of_the_exact_result)
     model_create(&wide);
     int64_t moved = 0, elements = 0;
     for (size_t p = 0; p < ZOO; p++)
-        for (int64_t i = 0; i < model_numel(&wide.params[p]); i++)
+        for (int64_t i = 0; i < fleet_numel(&wide.params[p]); i++)
             ((float *)wide.buffers[p].param)[i] = model_weight(&narrow, p, i);
     model_step(&narrow);
     model_step(&wide);
     for (size_t p = 0; p < ZOO; p++) {
-        for (int64_t i = 0; i < model_numel(&wide.params[p]); i++, elements++) {
+        for (int64_t i = 0; i < fleet_numel(&wide.params[p]); i++, elements++) {
             uint32_t exact;
             memcpy(&exact, (float *)wide.buffers[p].param + i, sizeof exact);
             uint32_t got = ((const uint16_t *)narrow.buffers[p].param)[i];

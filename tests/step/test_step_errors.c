@@ -3,7 +3,7 @@
  * A row is a sentence, a change to a model that is right, and the status and text it must lead to.
  * Each becomes a test; creation and planning must both refuse it and leave their output alone. */
 #include "muon/plan.h"
-#include "tests/world/step_model.h"
+#include "tests/world/model.h"
 
 #include <limits.h>
 #include <math.h>
@@ -29,7 +29,7 @@ static void reshape(model *m, int p, const int64_t *shape, int ndim)
 
 static void attend(model *m, const char *q, const char *k, int heads, int kv_heads)
 {
-    model_attend(m, q, k, heads, kv_heads, 4)->name = "layer";
+    fleet_attend(m, q, k, heads, kv_heads, 4)->name = "layer";
 }
 
 /* A struct that ends where this library's does, and one that goes on with a byte that is set. */

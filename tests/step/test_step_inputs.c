@@ -1,7 +1,7 @@
 /* test_step_inputs.c - everything a caller can get wrong from the first step on: buffers, gradients,
  * arguments, settings. Whatever is refused has changed no bit, and the next right step works. */
 #include "muon/plan.h"
-#include "tests/world/step_model.h"
+#include "tests/world/model.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void *shifted(void *memory, int bytes)
       "param 'q' has no gradient")                                                                 \
     X(a_missing_gradient_of_adamw_is_refused, BUFFER[EMB].grad = NULL, E_GRAD,                     \
       "param 'emb' has no gradient")                                                               \
-    X(a_gradient_of_a_frozen_parameter_is_refused, BUFFER[OLD].grad = m->grad[K], E_GRAD,          \
+    X(a_gradient_of_a_frozen_parameter_is_refused, BUFFER[OLD].grad = m->grads[K], E_GRAD,         \
       "param 'old' is frozen")                                                                     \
     X(a_copy_of_a_frozen_parameter_is_refused, BUFFER[OLD].copy = BUFFER[K].copy, E_ARG,           \
       "param 'old' is frozen")                                                                     \
@@ -47,9 +47,9 @@ static void *shifted(void *memory, int bytes)
       "param 'q': the weight is not aligned")                                                      \
     X(a_misaligned_bf16_weight_is_refused, BUFFER[EMB].param = shifted(BUFFER[EMB].param, 1),      \
       E_ARG, "param 'emb': the weight is not aligned")                                             \
-    X(a_misaligned_f32_gradient_is_refused, BUFFER[K].grad = shifted(m->grad[K], 2), E_ARG,        \
+    X(a_misaligned_f32_gradient_is_refused, BUFFER[K].grad = shifted(m->grads[K], 2), E_ARG,       \
       "param 'k': the gradient is not aligned")                                                    \
-    X(a_misaligned_bf16_gradient_is_refused, BUFFER[Q].grad = shifted(m->grad[Q], 1), E_ARG,       \
+    X(a_misaligned_bf16_gradient_is_refused, BUFFER[Q].grad = shifted(m->grads[Q], 1), E_ARG,      \
       "param 'q': the gradient is not aligned")                                                    \
     X(a_misaligned_copy_is_refused, BUFFER[K].copy = shifted(BUFFER[K].copy, 1), E_ARG,            \
       "param 'k': the copy is not aligned")                                                        \
@@ -87,7 +87,7 @@ static void check_untouched(model *m, const unsigned char *before, const muon_bu
         muon_result result;                                                                        \
         make_right(m);                                                                             \
         model_run(m, 1);                                                                           \
-        muon_buffers buffers[MODEL_PARAMS];                                                        \
+        muon_buffers buffers[FLEET_PARAMS];                                                        \
         memcpy(buffers, m->buffers, sizeof buffers);                                               \
         unsigned char *before = model_snapshot(m);                                                 \
         muon_result_init(&result, sizeof result);                                                  \
@@ -152,7 +152,7 @@ TEST(every_overlap_of_written_memory_is_refused_and_no_other)
 {
     model m;
     make_right(&m);
-    muon_buffers right[MODEL_PARAMS];
+    muon_buffers right[FLEET_PARAMS];
     memcpy(right, m.buffers, sizeof right);
     char *arena = calloc(2 * (NSLOTS + 1), SPACE);
     assert_non_null(arena);
@@ -182,7 +182,7 @@ TEST(parameters_may_share_one_gradient)
         model_add(both[i], ADAMWS, "b", NULL, SHAPE(48));
         model_create(both[i]);
     }
-    memcpy(apart.grad[1], apart.grad[0], 48 * sizeof(float));
+    memcpy(apart.grads[1], apart.grads[0], 48 * sizeof(float));
     shared.buffers[1].grad = shared.buffers[0].grad;
     model_step(&shared);
     model_step(&apart);

@@ -166,7 +166,7 @@ TEST(every_layout_agrees_with_fp64)
             oracle o;
             start(&m, &o, l, (muon_lr_mode)(i % 5), *backend);
             for (int step = 1; step <= 3; step++) {
-                model_fill_grads(&m, step);
+                ship_fill_grads(&m, step);
                 muon_result result = model_step(&m);
                 oracle_muon(&o, &m.groups[MUONS], &m, 0, 1);
                 double rms = sqrt(o.update_sumsq / o.update_elements);
@@ -196,7 +196,7 @@ static void check_alone(model *m, const oracle *o, const layout *l, const int64_
     for (int64_t i = 0; i < n; i++)
         w[i] = (float)o->start[index[i]];
     for (int step = 1; step <= 3; step++) {
-        model_fill_grads(m, step);
+        ship_fill_grads(m, step);
         for (int64_t i = 0; i < n; i++)
             model_set_grad(&alone, 0, i, model_grad(m, 0, index[i]));
         model_step(&alone);
@@ -218,7 +218,7 @@ TEST(a_matrix_in_a_tensor_has_the_bits_it_has_alone)
             oracle o;
             start(&m, &o, l, MUON_LR_SPECTRAL_NORM, *backend);
             model_run(&m, 3);
-            int64_t *index = malloc((size_t)model_numel(&m.params[0]) * sizeof *index);
+            int64_t *index = malloc((size_t)fleet_numel(&m.params[0]) * sizeof *index);
             assert_non_null(index);
             int64_t rows, n, matrices = 0;
             for (int64_t b = 0; b < l->batch; b++)

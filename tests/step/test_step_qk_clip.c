@@ -113,7 +113,7 @@ static void make(model *m, const layer *l, storage kind, int group)
         param->dtype = kind == BF16 ? MUON_BF16 : MUON_F32;
         param->copy_dtype = kind == F32_WITH_COPY ? MUON_BF16 : MUON_NONE;
     }
-    muon_attention *a = model_attend(m, "q", l->rows[1] ? "k" : "q", 1, 1, 1);
+    muon_attention *a = fleet_attend(m, "q", l->rows[1] ? "k" : "q", 1, 1, 1);
     muon_attention names = *a;
     *a = l->a;
     a->struct_size = sizeof *a;
@@ -127,7 +127,7 @@ static void make(model *m, const layer *l, storage kind, int group)
 static muon_result step_with(model *m, const float *logits, int step)
 {
     m->args.max_logits = &logits;
-    model_fill_grads(m, step);
+    ship_fill_grads(m, step);
     muon_result result = model_step(m);
     m->args.max_logits = NULL;
     return result;
@@ -156,7 +156,7 @@ static void compare(const model *clipped, const model *plain, const layer *l, st
 {
     for (size_t p = 0; p < plain->nparams; p++) {
         const uint16_t *copy = clipped->buffers[p].copy;
-        for (int64_t i = 0; i < model_numel(&plain->params[p]); i++) {
+        for (int64_t i = 0; i < fleet_numel(&plain->params[p]); i++) {
             float scale = wanted_scale(l, p, i / WIDTH);
             float got = model_weight(clipped, p, i), before = model_weight(plain, p, i);
             if (!is_stored(kind, got, before, scale))
@@ -184,7 +184,7 @@ TEST(heads_above_the_threshold_shrink_exactly_and_no_other_row)
         model_run(&clipped, 2);
         model_run(&plain, 2);
         muon_result result = step_with(&clipped, l->logits, 3);
-        model_fill_grads(&plain, 3);
+        ship_fill_grads(&plain, 3);
         model_step(&plain);
         float largest = l->logits[0];
         for (int h = 1; h < HEADS; h++)
@@ -221,7 +221,7 @@ TEST(logits_that_ask_for_nothing_change_no_bit)
         make(&with, l, (storage)(i % NSTORAGES), MUONS);
         make(&without, l, (storage)(i % NSTORAGES), MUONS);
         muon_result result = step_with(&with, (float[]){logit, logit, logit, logit}, 1);
-        model_fill_grads(&without, 1);
+        ship_fill_grads(&without, 1);
         model_step(&without);
         assert_int_equal(result.clipped_heads, 0);
         assert_true(result.max_logit == cases[i % COUNT(cases)].max_logit);
@@ -260,9 +260,9 @@ TEST(layers_without_logits_are_left_alone)
         model_init(both[i]);
         for (int p = 0; p < 3; p++)
             model_add(both[i], MUONS, (const char *[]){"a", "b", "c"}[p], NULL, SHAPE(8, 6));
-        model_attend(both[i], "a", "a", 2, 2, 2)->k_row = 4;
-        model_attend(both[i], "b", "b", 2, 2, 2)->k_row = 4;
-        model_attend(both[i], "c", "c", 2, 2, 2)->k_row = 4;
+        fleet_attend(both[i], "a", "a", 2, 2, 2)->k_row = 4;
+        fleet_attend(both[i], "b", "b", 2, 2, 2)->k_row = 4;
+        fleet_attend(both[i], "c", "c", 2, 2, 2)->k_row = 4;
         model_create(both[i]);
     }
     const float b[] = {400, 7};
@@ -312,7 +312,7 @@ TEST(log_only_counts_and_tells_but_changes_nothing)
 
     assert_ok(muon_opt_set_qk_clip(m.opt, 200, 0)); /* and now for real, with another threshold */
     assert_true(step_with(&m, (float[]){0, 0, 200, 800}, 2).clipped_heads == 1);
-    model_fill_grads(&plain, 2);
+    ship_fill_grads(&plain, 2);
     model_step(&plain);
     for (int64_t i = 0; i < 24 * WIDTH; i++)
         assert_true(model_weight(&m, 0, i) == model_weight(&plain, 0, i) * (i < 180 ? 1 : 0.5f));

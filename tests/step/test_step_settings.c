@@ -14,7 +14,7 @@ typedef struct trio {
 
 static void trio_create(trio *t)
 {
-    for (int i = 0; i < MODEL_GROUPS; i++)
+    for (int i = 0; i < FLEET_GROUPS; i++)
         t->m.groups[i].lr = 0.05;
     model_add(&t->m, MUONS, "first", NULL, SHAPE(16, 24));
     model_add(&t->m, OTHERS, "second", NULL, SHAPE(30, 10));
@@ -56,7 +56,7 @@ static double norm_of_grads(const model *m)
 {
     double sum = 0;
     for (size_t p = 0; p < m->nparams; p++)
-        for (int64_t i = 0; m->buffers[p].grad && i < model_numel(&m->params[p]); i++)
+        for (int64_t i = 0; m->buffers[p].grad && i < fleet_numel(&m->params[p]); i++)
             sum += pow((double)model_grad(m, p, i), 2);
     return sqrt(sum);
 }
@@ -73,7 +73,7 @@ TEST(clipping_scales_every_group_but_those_that_opt_out)
             t.m.groups[i == 2 ? OTHERS : i].clip = !(opt_out >> i & 1);
         trio_create(&t);
         for (int step = 1; step <= 4; step++) {
-            model_fill_grads(&t.m, step);
+            ship_fill_grads(&t.m, step);
             double norm = norm_of_grads(&t.m); /* about 27; from step 3 on, below the limit */
             if (step == 3) assert_ok(muon_opt_set_clip_norm(t.m.opt, 1000));
             double coef = step < 3 ? 5 / norm : 1;
@@ -100,7 +100,7 @@ TEST(grad_scale_divides_before_norm_and_clipping)
         t.m.args.grad_scale = scales[i];
         trio_create(&t);
         for (int step = 1; step <= 3; step++) {
-            model_fill_grads(&t.m, step);
+            ship_fill_grads(&t.m, step);
             double norm = norm_of_grads(&t.m) / scales[i];
             double coef = norm > 10 ? 10 / norm : 1;
             muon_result result = model_step(&t.m);
@@ -125,10 +125,10 @@ TEST(a_loss_scale_that_is_a_power_of_two_changes_no_bit)
     }
     for (int step = 1; step <= 3; step++) {
         double scale = ldexp(1, 7 * step); /* may change at every step */
-        model_fill_grads(&plain, step);
-        model_fill_grads(&scaled, step);
+        ship_fill_grads(&plain, step);
+        ship_fill_grads(&scaled, step);
         for (size_t p = 0; p < 2; p++)
-            for (int64_t i = 0; i < model_numel(&scaled.params[p]); i++)
+            for (int64_t i = 0; i < fleet_numel(&scaled.params[p]); i++)
                 model_set_grad(&scaled, p, i, (float)scale * model_grad(&plain, p, i));
         scaled.args.grad_scale = scale;
         muon_result a = model_step(&plain), b = model_step(&scaled);
@@ -149,7 +149,7 @@ TEST(settings_of_every_group_apply_from_the_next_step_on)
     model_init(&t.m);
     trio_create(&t);
     for (int step = 1; step <= 6; step++) {
-        for (size_t i = 0; i < MODEL_GROUPS; i++) {
+        for (size_t i = 0; i < FLEET_GROUPS; i++) {
             muon_group *group = &t.m.groups[i];
             group->lr = 1e-2 / (step + (int)i);
             group->weight_decay = 0.3 * step;
@@ -171,7 +171,7 @@ TEST(settings_of_every_group_apply_from_the_next_step_on)
         }
         assert_ok(muon_opt_set_lr(t.m.opt, ADAMWS, t.m.groups[ADAMWS].lr = 0.02 * step));
         assert_ok(muon_opt_set_lr(t.m.opt, MUONS, t.m.groups[MUONS].lr = 0.01 * step));
-        model_fill_grads(&t.m, step);
+        ship_fill_grads(&t.m, step);
         model_step(&t.m);
         trio_follow(&t, (double[]){1, 1, 1});
         trio_check(&t, model_text("step %d", step));
@@ -232,8 +232,8 @@ TEST(a_momentum_buffer_can_be_carried_from_ema_to_heavy_ball)
         double largest = 0;
         for (int64_t i = 0; i < 24 * 31; i++)
             to[i] = (float)((double)from[i] / (1 - 0.95));
-        model_fill_grads(&ema, 6);
-        model_fill_grads(&heavy, 6);
+        ship_fill_grads(&ema, 6);
+        ship_fill_grads(&heavy, 6);
         model_step(&ema);
         model_step(&heavy);
         for (int64_t i = 0; i < 24 * 31; i++)
@@ -255,7 +255,7 @@ TEST(an_optimizer_resumes_from_state_with_the_same_bits)
     model_run(&first.m, 3);
     for (size_t p = 0; p < 3; p++)
         memcpy(second.m.buffers[p].param, first.m.buffers[p].param,
-               (size_t)model_numel(&first.m.params[p]) * sizeof(float));
+               (size_t)fleet_numel(&first.m.params[p]) * sizeof(float));
     for (size_t i = 0; i < muon_state_count(first.m.opt); i++) {
         muon_tensor from, to;
         assert_ok(muon_state_get(first.m.opt, i, &from, sizeof from));
@@ -265,8 +265,8 @@ TEST(an_optimizer_resumes_from_state_with_the_same_bits)
         memcpy(to.data, from.data, from.bytes);
     }
     for (int step = 4; step <= 5; step++) {
-        model_fill_grads(&first.m, step);
-        model_fill_grads(&second.m, step);
+        ship_fill_grads(&first.m, step);
+        ship_fill_grads(&second.m, step);
         model_step(&first.m);
         model_step(&second.m);
     }
@@ -298,7 +298,7 @@ TEST(a_parameter_without_gradient_stays_and_the_others_do_not_notice)
         assert_int_equal(result.matrices, missing < 2 ? 1 : 2);
         testlib_assert_error(fabs(result.grad_norm / norm - 1), 1e-12, "norm of what there is");
         for (size_t p = 0; p < 3; p++) {
-            size_t bytes = (size_t)model_numel(&m->params[p]) * sizeof(float);
+            size_t bytes = (size_t)fleet_numel(&m->params[p]) * sizeof(float);
             const void *stepped = with.m.buffers[p].param;
             if (p != missing)
                 assert_memory_equal(m->buffers[p].param, stepped, bytes);

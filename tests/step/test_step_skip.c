@@ -1,5 +1,5 @@
 /* test_step_skip.c - gradients with a NaN or infinity, numbers that overflow, and zeros. */
-#include "tests/world/step_model.h"
+#include "tests/world/model.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void make_zoo(model *m, int threads)
     model_add(m, MUONS, "narrow", "rows 4, skip 2", SHAPE(6, 9))->dtype = MUON_BF16;
     model_add(m, ADAMWS, "table", NULL, SHAPE(300, 110)); /* more than one unit of work */
     model_add(m, ADAMWS, "bias", NULL, SHAPE(31))->grad_dtype = MUON_BF16;
-    model_attend(m, "dense", "experts", 1, 1, 2);
+    fleet_attend(m, "dense", "experts", 1, 1, 2);
     model_create(m);
 }
 
@@ -44,7 +44,7 @@ TEST(a_step_that_tells_nobody_its_norm_skips_and_steps_alike)
     assert_ok(muon_opt_set_clip_norm(quiet.opt, 0));
     assert_ok(muon_opt_set_clip_norm(loud.opt, 0));
     for (size_t p = 0; p < ZOO; p++) {
-        int64_t last = model_numel(&quiet.params[p]) - 1;
+        int64_t last = fleet_numel(&quiet.params[p]) - 1;
         float good = model_grad(&quiet, p, last);
         unsigned char *before = model_snapshot(&quiet);
         model_set_grad(&quiet, p, last, p % 2 ? (float)NAN : -(float)INFINITY);
@@ -75,7 +75,7 @@ TEST(one_bad_element_skips_the_step_and_changes_no_bit)
         model_run(&healthy, 2);
         unsigned char *before = model_snapshot(&m);
         for (size_t p = 0; p < ZOO; p++) {
-            int64_t n = model_numel(&m.params[p]);
+            int64_t n = fleet_numel(&m.params[p]);
             for (int64_t k = 0; k < 9; k++) {
                 int64_t at = k / 3 * (n - 1) / 2; /* first, middle, last */
                 float good = model_grad(&m, p, at);
@@ -87,8 +87,8 @@ TEST(one_bad_element_skips_the_step_and_changes_no_bit)
             }
         }
         free(before);
-        model_fill_grads(&m, 3);
-        model_fill_grads(&healthy, 3);
+        ship_fill_grads(&m, 3);
+        ship_fill_grads(&healthy, 3);
         muon_result result = model_step(&m);
         assert_true(result.applied && result.clipped_heads == 1);
         model_step(&healthy);
@@ -229,7 +229,7 @@ TEST(huge_gradients_have_a_norm_and_can_be_clipped)
     model_add(&m, ADAMWS, "b", NULL, SHAPE(10));
     model_create(&m);
     for (size_t p = 0; p < 2; p++)
-        for (int64_t i = 0; i < model_numel(&m.params[p]); i++)
+        for (int64_t i = 0; i < fleet_numel(&m.params[p]); i++)
             model_set_grad(&m, p, i, 2e38f);
     for (int step = 0; step < 5; step++) {
         muon_result result = model_step(&m);
@@ -241,7 +241,7 @@ TEST(huge_gradients_have_a_norm_and_can_be_clipped)
     double want = (1 - pow(0.95, 5)) / 0.05 / sqrt(110);
     testlib_assert_error(fabs((double)momentum[0] / want - 1), 1e-3, "clipped momentum");
     for (size_t p = 0; p < 2; p++)
-        for (int64_t i = 0; i < model_numel(&m.params[p]); i++)
+        for (int64_t i = 0; i < fleet_numel(&m.params[p]); i++)
             assert_true(isfinite(model_weight(&m, p, i)));
     model_destroy(&m);
 }
@@ -297,7 +297,7 @@ TEST(zero_gradients_are_safe_with_and_without_clipping)
             assert_true(result.update_rms == 0 && result.nonfinite_matrices == 0);
         }
         for (size_t p = 0; p < ZOO; p++)
-            for (int64_t i = 0; i < model_numel(&m.params[p]); i++)
+            for (int64_t i = 0; i < fleet_numel(&m.params[p]); i++)
                 assert_true(isfinite(model_weight(&m, p, i)));
         model_destroy(&m);
     }

@@ -23,7 +23,7 @@ static void check_against_oracle(const muon_group *group, const char *backend, i
     model_create(&m);
     oracle_init(&o, &m, 0, 1, rows, cols);
     for (int step = 1; step <= 5; step++) {
-        model_fill_grads(&m, step);
+        ship_fill_grads(&m, step);
         muon_result result = model_step(&m);
         oracle_muon(&o, group, &m, 0, 1);
         assert_true(result.applied);
@@ -151,7 +151,7 @@ TEST(orthogonalization_leaves_the_momentum_buffer_alone)
         model_create(&m);
         oracle_init(&o, &m, 0, 1, 32, 48);
         for (int step = 1; step <= 4; step++) {
-            model_fill_grads(&m, step);
+            ship_fill_grads(&m, step);
             model_step(&m);
             oracle_muon(&o, group, &m, 0, 1);
             muon_tensor momentum = model_state(&m, "w.momentum_buffer");
@@ -181,15 +181,15 @@ TEST(gradients_are_only_read)
     void *before[4];
     size_t bytes[4];
     for (size_t p = 0; p < 4; p++) {
-        bytes[p] = (size_t)model_numel(&m.params[p]) * (p % 2 ? 2 : 4);
+        bytes[p] = (size_t)fleet_numel(&m.params[p]) * (p % 2 ? 2 : 4);
         before[p] = malloc(bytes[p]);
         assert_non_null(before[p]);
-        memcpy(before[p], m.grad[p], bytes[p]);
+        memcpy(before[p], m.grads[p], bytes[p]);
     }
     for (int step = 0; step < 3; step++)
         assert_ok(muon_step(m.opt, &m.args, NULL));
     for (size_t p = 0; p < 4; p++) {
-        assert_memory_equal(before[p], m.grad[p], bytes[p]);
+        assert_memory_equal(before[p], m.grads[p], bytes[p]);
         free(before[p]);
     }
     model_destroy(&m);
@@ -211,7 +211,7 @@ TEST(the_result_counts_what_was_done)
 
     double sum = 0;
     for (size_t p = 0; p < 3; p++)
-        for (int64_t i = 0; i < model_numel(&m.params[p]); i++)
+        for (int64_t i = 0; i < fleet_numel(&m.params[p]); i++)
             sum += pow((double)model_grad(&m, p, i), 2);
     testlib_assert_error(fabs(result.grad_norm / sqrt(sum) - 1), 1e-12, "grad_norm");
 

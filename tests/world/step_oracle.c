@@ -22,7 +22,7 @@ void oracle_init(oracle *o, const model *m, size_t p, int64_t batch, int64_t row
 {
     *o = (oracle){.batch = batch, .rows = rows, .cols = cols};
     int64_t n = size_of(o);
-    assert_int_equal(n, model_numel(&m->params[p]));
+    assert_int_equal(n, fleet_numel(&m->params[p]));
     o->start = zeros(n);
     o->w = zeros(n);
     o->m = zeros(n);

@@ -6,7 +6,7 @@
 #ifndef TESTS_STEP_ORACLE_H
 #define TESTS_STEP_ORACLE_H
 
-#include "tests/world/step_model.h"
+#include "tests/world/model.h"
 
 /* The number of the element's matrix in its batch entry, -1 if it is in none. */
 typedef int (*oracle_matrix_fn)(int64_t row, int64_t col);

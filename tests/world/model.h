@@ -1,38 +1,21 @@
-/* step_model.h - a small model for tests of whole steps: parameters, their memory, an optimizer.
+/* model.h - a fleet (fleet.h) of one process that is its own ship, for tests of whole steps.
  *
  * A test adds tensors, changes what it is about, creates, and steps. Weights and gradients depend
  * on the parameter's name only, so that the same tensor in another model starts from the same bits.
- * Every step checks by itself that no gradient was written. */
-#ifndef TESTS_STEP_MODEL_H
-#define TESTS_STEP_MODEL_H
+ * Every step checks by itself that no gradient was written. Whatever fails, asserts. */
+#ifndef TESTS_MODEL_H
+#define TESTS_MODEL_H
 
-#include "tests/support/testlib.h"
+#include "tests/world/fleet.h"
 
-enum { MODEL_PARAMS = 16, MODEL_ATTENTION = 4 };
-enum { MUONS, ADAMWS, FROZEN, OTHERS, MODEL_GROUPS }; /* OTHERS: a second Muon group */
+typedef fleet model;
 
-typedef struct model {
-    muon_config config; /* on one thread, unless a test says otherwise */
-    muon_group groups[MODEL_GROUPS];
-    muon_attention attention[MODEL_ATTENTION];
-    muon_param params[MODEL_PARAMS];
-    size_t nparams;
-    muon_buffers buffers[MODEL_PARAMS];
-    void *grad[MODEL_PARAMS]; /* what buffers[].grad points to, unless a test says otherwise */
-    muon_step_args args;
-    muon_opt *opt;
-} model;
-
-/* A model points into itself: init it where it stays. */
+/* Gradients are multiples of 2^-8: with a momentum of 0.5, a few steps are exact in f32. A model points
+ * into itself: init it where it stays. */
 void model_init(model *m);
 /* The next parameter, to be changed until the model is created. */
 muon_param *model_add(model *m, int group, const char *name, const char *matrices,
                       const int64_t *shape, int ndim);
-#define SHAPE(...)                                                                                 \
-    (const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
-/* The next attention layer: GQA on the parameters q and k. */
-muon_attention *model_attend(model *m, const char *q, const char *k, int heads, int kv_heads,
-                             int head_dim);
 
 /* Gives the parameters memory: weights of about 1, gradients of step 1. */
 void model_allocate(model *m);
@@ -40,14 +23,10 @@ void model_allocate(model *m);
 void model_create(model *m);
 void model_destroy(model *m);
 
-/* Gradients of about 1, multiples of 2^-8: with a momentum of 0.5, a few steps are exact in f32. */
-void model_fill_grads(model *m, int step);
 void model_zero_grads(model *m);
-muon_result model_step(model *m); /* with the gradients there are */
-muon_result model_run(model *m,
-                      int steps); /* fills gradients of steps 1, 2, ...; the last result */
+muon_result model_step(model *m);           /* with the gradients there are */
+muon_result model_run(model *m, int steps); /* with those of steps 1, 2, ...; the last result */
 
-int64_t model_numel(const muon_param *param);
 /* Weight, gradient and copy of params[p], as floats whatever their type. */
 float model_weight(const model *m, size_t p, int64_t i);
 float model_grad(const model *m, size_t p, int64_t i);
