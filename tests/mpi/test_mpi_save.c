@@ -93,7 +93,7 @@ TEST(beside_training_too)
     zoo z;
     zoo_init(&z);
     z.save_beside = 1;
-    z.config.missing_grad = MUON_MISSING_GRAD_SKIP;
+    z.f.config.missing_grad = MUON_MISSING_GRAD_SKIP;
     z.skip_grads = 1;
     save_and_resume(&z);
 }

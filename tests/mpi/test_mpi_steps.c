@@ -42,8 +42,8 @@ TEST(a_narrow_wire_and_skipped_parts_do_too)
 {
     zoo z;
     zoo_init(&z);
-    z.config.wire = MUON_BF16;
-    z.config.missing_grad = MUON_MISSING_GRAD_SKIP;
+    z.f.config.wire = MUON_BF16;
+    z.f.config.missing_grad = MUON_MISSING_GRAD_SKIP;
     z.skip_grads = 1;
     z.nan_step = 4;
     compare_layouts(&z, world_size <= 4 ? 3 : 9);
@@ -53,7 +53,7 @@ TEST(the_reference_path_does_too)
 {
     zoo z;
     zoo_init(&z);
-    z.config.path = MUON_PATH_REFERENCE;
+    z.f.config.path = MUON_PATH_REFERENCE;
     compare_layouts(&z, world_size <= 4 ? 3 : 9);
 }
 
@@ -61,9 +61,9 @@ TEST(threads_and_small_waves_do_too)
 {
     zoo z;
     zoo_init(&z);
-    z.config.threads = 2;
-    z.config.in_flight = 2;
-    z.config.workspace_budget = 4 << 20;
+    z.f.config.threads = 2;
+    z.f.config.in_flight = 2;
+    z.f.config.workspace_budget = 4 << 20;
     compare_layouts(&z, world_size <= 4 ? 4 : 9);
 }
 

@@ -59,7 +59,7 @@ TEST(a_narrow_wire_gives_the_same_bits_on_every_layout)
     static const int counts[] = {2, 3, 4, 6};
     zoo z;
     zoo_init(&z);
-    z.config.wire = MUON_BF16;
+    z.f.config.wire = MUON_BF16;
     run_all(&z, counts, COUNT(counts));
 }
 
@@ -70,7 +70,7 @@ TEST(missing_gradients_and_a_skipped_step_do_too)
     zoo_init(&z);
     z.skip_grads = 1;
     z.nan_step = 4;
-    z.config.missing_grad = MUON_MISSING_GRAD_SKIP;
+    z.f.config.missing_grad = MUON_MISSING_GRAD_SKIP;
     run_all(&z, counts, COUNT(counts));
 }
 
@@ -79,7 +79,7 @@ TEST(the_reference_path_does_too)
     static const int counts[] = {1, 2, 3, 4};
     zoo z;
     zoo_init(&z);
-    z.config.path = MUON_PATH_REFERENCE;
+    z.f.config.path = MUON_PATH_REFERENCE;
     run_all(&z, counts, COUNT(counts));
 }
 
@@ -91,8 +91,8 @@ TEST(threads_and_waves_in_flight_change_no_bit)
     assert_null(zoo_run_whole(&whole, &z));
     for (int threads = 1; threads <= 3; threads++) {
         for (int in_flight = 1; in_flight <= 3; in_flight++) {
-            z.config.threads = threads;
-            z.config.in_flight = in_flight;
+            z.f.config.threads = threads;
+            z.f.config.in_flight = in_flight;
             run(&z, whole, (zoo_axes){2, 2, 1, 1});
             run(&z, whole, (zoo_axes){1, 1, 3, 1});
         }
@@ -106,7 +106,7 @@ TEST(a_small_workspace_changes_no_bit)
     zoo_init(&z);
     zoo_run *whole = NULL;
     assert_null(zoo_run_whole(&whole, &z));
-    z.config.workspace_budget = 4 << 20;
+    z.f.config.workspace_budget = 4 << 20;
     run(&z, whole, (zoo_axes){1, 2, 2, 1});
     run(&z, whole, (zoo_axes){2, 1, 1, 3});
     zoo_run_free(whole);

@@ -189,7 +189,7 @@ TEST(a_zoo_over_late_messages_has_the_bits_of_one_process)
     for (size_t p = 0; p < COUNT(paths); p++) {
         zoo z;
         zoo_init(&z);
-        z.config.path = paths[p];
+        z.f.config.path = paths[p];
         zoo_run *whole = NULL;
         const char *wrong = zoo_run_whole(&whole, &z);
         if (wrong) fail_msg("one process: %s", wrong);

@@ -89,7 +89,7 @@ TEST(missing_gradients_and_skipped_steps_are_remembered)
     zoo_init(&z);
     z.skip_grads = 1;
     z.nan_step = 3;
-    z.config.missing_grad = MUON_MISSING_GRAD_SKIP;
+    z.f.config.missing_grad = MUON_MISSING_GRAD_SKIP;
     save_and_resume(&z, 2, layouts, COUNT(layouts));
     save_and_resume(&z, 3, layouts, COUNT(layouts));
 }
@@ -99,9 +99,9 @@ TEST(the_reference_path_and_threads_make_no_difference)
     static const zoo_axes layouts[] = {{1, 3, 1, 1}, {1, 1, 2, 1}};
     zoo z;
     zoo_init(&z);
-    z.config.path = MUON_PATH_REFERENCE;
+    z.f.config.path = MUON_PATH_REFERENCE;
     save_and_resume(&z, 2, layouts, COUNT(layouts));
-    z.config.path = MUON_PATH_PIPELINE;
-    z.config.threads = 3;
+    z.f.config.path = MUON_PATH_PIPELINE;
+    z.f.config.threads = 3;
     save_and_resume(&z, 2, layouts, COUNT(layouts));
 }

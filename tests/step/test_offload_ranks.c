@@ -25,20 +25,20 @@ static void check_zoo(zoo *z, zoo_axes axes, const zoo_run *whole)
 {
     int nranks = axes.replicate * axes.fsdp * axes.ep * axes.tp;
     zoo_lay_out(z, axes);
-    z->config.offload_dir = offload_dir();
-    z->config.offload_budget = 1;
+    z->f.config.offload_dir = offload_dir();
+    z->f.config.offload_budget = 1;
     zoo_task t = {z, whole, {0}};
     for (int tries = 0;; tries++) { /* each rank names its own least, one at a time */
         ranks_run(nranks, run_zoo, &t);
         if (t.wanted[0] == 0) break;
-        assert_true(t.wanted[0] > z->config.offload_budget && tries <= nranks);
-        z->config.offload_budget = t.wanted[0];
+        assert_true(t.wanted[0] > z->f.config.offload_budget && tries <= nranks);
+        z->f.config.offload_budget = t.wanted[0];
     }
-    z->config.offload_budget *= 3;
+    z->f.config.offload_budget *= 3;
     ranks_run(nranks, run_zoo, &t);
     assert_true(t.wanted[0] == 0);
-    z->config.offload_dir = NULL;
-    z->config.offload_budget = 0;
+    z->f.config.offload_dir = NULL;
+    z->f.config.offload_budget = 0;
 }
 
 TEST(every_kind_of_tensor_has_the_bits_of_one_process)
@@ -49,11 +49,11 @@ TEST(every_kind_of_tensor_has_the_bits_of_one_process)
             if (testlib_quick() && i % 3) continue;
             zoo z;
             zoo_init(&z);
-            z.config.missing_grad = MUON_MISSING_GRAD_SKIP;
+            z.f.config.missing_grad = MUON_MISSING_GRAD_SKIP;
             z.skip_grads = 1;
             z.nan_step = 4;
-            z.config.path = (muon_path)path;
-            z.config.offload_cached = i % 2;
+            z.f.config.path = (muon_path)path;
+            z.f.config.offload_cached = i % 2;
             zoo_run *whole = NULL;
             const char *wrong = zoo_run_whole(&whole, &z);
             if (wrong) fail_msg("%s", wrong);

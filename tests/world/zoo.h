@@ -1,4 +1,4 @@
-/* zoo.h - a model with one of everything, for tests of many ranks.
+/* zoo.h - a fleet (fleet.h) with one of everything, for tests of many ranks.
  *
  * Whole tensors are the same for every number of ranks; a rank cuts its shards from them by the plan,
  * steps, and compares with what one process made of the whole tensors, bit by bit. Nothing here
@@ -6,26 +6,21 @@
 #ifndef TESTS_ZOO_H
 #define TESTS_ZOO_H
 
-#include "muon/comm.h"
+#include "tests/world/fleet.h"
 
-enum { ZOO_PARAMS = 40, ZOO_GROUPS = 5, ZOO_LAYERS = 3, ZOO_STEPS = 5, ZOO_RANKS = 16 };
+enum { ZOO_STEPS = 5, ZOO_RANKS = 16 };
 
 typedef struct zoo_axes { /* sizes of the main mesh; its ranks are their product */
     int replicate, fsdp, ep, tp;
 } zoo_axes;
 
 typedef struct zoo {
-    muon_group groups[ZOO_GROUPS];
-    muon_attention attention[ZOO_LAYERS];
-    muon_param params[ZOO_PARAMS]; /* with their layouts for `axes` */
-    size_t nparams;
-    muon_mesh meshes[3];
+    fleet f; /* laid out for `axes` */
     int tower_ranks[ZOO_RANKS];
     muon_box boxes[2 * ZOO_RANKS];
     muon_range ranges[2 * ZOO_RANKS];
-    muon_config config; /* without comm and meshes */
-    int skip_grads;     /* 1: in step 2 some parameters have no gradient */
-    int nan_step;       /* a step with a NaN in one gradient, which must be skipped; 0: none */
+    int skip_grads; /* 1: in step 2 some parameters have no gradient */
+    int nan_step;   /* a step with a NaN in one gradient, which must be skipped; 0: none */
     /* Checkpoints: after step save_at one is saved in `root` (0: before the first step; -1: none), beside
      * the next step if so asked for; with resume_at >= 0 the run begins with that one, in place of the
      * steps up to it. */
