@@ -42,7 +42,7 @@ static void check(const muon_plan *plan, size_t groups, const char *what)
     }
 }
 
-static void groups_send_what_the_messages_of_their_ranks_have(void **state)
+TEST(groups_send_what_the_messages_of_their_ranks_have)
 {
     static const struct {
         const known_model *model;
@@ -55,7 +55,6 @@ static void groups_send_what_the_messages_of_their_ranks_have(void **state)
         {&gpt2, {2, 3, 1, 2}, MUON_BF16, {12, 5, 2}},
         {&qwen3_30b, {1, 8, 4, 1}, MUON_BF16, {32, 4, 9}},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         planned c;
         const int *size = cases[i].mesh;
@@ -70,9 +69,8 @@ static void groups_send_what_the_messages_of_their_ranks_have(void **state)
     }
 }
 
-static void groups_are_at_least_one_and_at_most_the_ranks(void **state)
+TEST(groups_are_at_least_one_and_at_most_the_ranks)
 {
-    (void)state;
     int64_t bytes[4] = {-1, -1, -1, -1};
     planned c;
     planned_init(&c, 1, 2, 1, 1);
@@ -88,13 +86,4 @@ static void groups_are_at_least_one_and_at_most_the_ranks(void **state)
     assert_true(bytes[0] == 0 && bytes[3] == 0 && bytes[1] + bytes[2] == 32 * 32 * 4);
     muon_plan_destroy(plan);
     planned_free(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_send_what_the_messages_of_their_ranks_have),
-        cmocka_unit_test(groups_are_at_least_one_and_at_most_the_ranks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
