@@ -126,7 +126,8 @@ TEST(ranks_in_different_calls_go_on)
         char want[96];
         int is_odd = world_rank == odd, other = odd == 0 ? 1 : odd;
         snprintf(want, sizeof want, "rank %d is in muon_%s, rank 0 in muon_%s", other,
-                 odd == 0 ? "step" : "check_replicas", odd == 0 ? "check_replicas" : "step");
+                 odd == 0 ? "step" : "opt_check_replicas",
+                 odd == 0 ? "opt_check_replicas" : "step");
         CHECK_FAILS(is_odd ? muon_opt_check_replicas(s.opt, s.buffers) : ship_step(&s),
                     MUON_E_DISAGREE, want);
         snprintf(want, sizeof want, "rank %d is in muon_%s, rank 0 in muon_%s", other,
