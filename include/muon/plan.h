@@ -1,13 +1,13 @@
-/* plan.h - what a step will do, as a value: who orthogonalizes what, what travels, how long it takes.
+/* plan.h - what a step will do: who orthogonalizes what, what is sent, and how long it takes.
  *
  *     muon_plan *plan = NULL;
- *     config.nranks = 512;                       // of ranks that need not exist
+ *     config.nranks = 512;                       // these ranks need not exist
  *     muon_plan_create(&plan, &config, params, nparams);
  *     muon_prediction prediction;
  *     muon_plan_predict(plan, &prediction, sizeof prediction);
  *     muon_plan_destroy(plan);
  *
- * The rules of muon.h hold. docs/plan.md is the guide. */
+ * The rules of muon.h apply. docs/plan.md is the guide. */
 #ifndef MUON_PLAN_H
 #define MUON_PLAN_H
 
@@ -17,28 +17,28 @@
 extern "C" {
 #endif
 
-/* What a step will do, as a value: a pure function of config and params, made without allocating
+/* What a step will do. A plan depends only on config and params, and is made without allocating
  * what the step needs. The same inputs give the same plan and hash everywhere. */
 typedef struct muon_plan muon_plan;
 
 typedef struct muon_matrix { /* one logical matrix */
     size_t param;
     int64_t rows, cols;
-    int64_t batch, row, col;  /* where its first element is: batch entry, row and column there */
-    double factor;            /* of lr, by the group's lr_mode and lr_scale */
+    int64_t batch, row, col;  /* its first element: batch entry, and row and column in it */
+    double factor;            /* on lr, from the group's lr_mode and lr_scale */
     double flops;             /* of one orthogonalization */
     muon_algorithm algorithm; /* the one that runs, never AUTO */
-    int owner;                /* rank that orthogonalizes it */
-    int wave;                 /* when */
+    int owner;                /* the rank that orthogonalizes it */
+    int wave;                 /* the wave in which it does */
 } muon_matrix;
 
 typedef struct muon_plan_cost { /* of all ranks together */
     double flops;
-    int64_t state_bytes;     /* of every element once; replicas have their own */
-    int64_t workspace_bytes; /* of the rank that needs most */
+    int64_t state_bytes;     /* each element counted once, without replicas */
+    int64_t workspace_bytes; /* of the rank that needs the most */
     int64_t waves;
     int64_t matrices;
-    int64_t muon_elements, expert_elements; /* Muon's in regular and in expert parameters */
+    int64_t muon_elements, expert_elements; /* of Muon: regular, and expert */
     int64_t adamw_elements, frozen_elements;
 } muon_plan_cost;
 
@@ -54,13 +54,13 @@ MUON_API muon_status muon_plan_get_cost(const muon_plan *plan, muon_plan_cost *c
 MUON_API uint64_t muon_plan_get_hash(const muon_plan *plan);
 MUON_API int muon_plan_count_ranks(const muon_plan *plan);
 
-/* What a rank holds of a parameter: parts that follow each other in its memory, each a box of the
- * tensor, contiguous and row-major. None if it holds nothing. */
+/* A rank's shard of a parameter consists of parts that follow each other in its memory, each a box
+ * of the tensor, contiguous and row-major. If the rank holds nothing, there are none. */
 typedef struct muon_part {
     int64_t begin[MUON_MAX_DIMS], end[MUON_MAX_DIMS];
-    int64_t elements;      /* in it */
-    int64_t offset;        /* elements before it in the rank's memory */
-    int replica, replicas; /* the rank is the replica-th (from 0) of so many that hold this part */
+    int64_t elements;      /* number of elements */
+    int64_t offset;        /* number of elements before it in the rank's memory */
+    int replica, replicas; /* this rank's number, from 0, among the ranks that hold this part */
 } muon_part;
 
 MUON_API size_t muon_plan_count_parts(const muon_plan *plan, size_t param, int rank);
@@ -68,16 +68,17 @@ MUON_API muon_status muon_plan_get_part(const muon_plan *plan, size_t param, int
                                         muon_part *part, size_t part_size);
 MUON_API int64_t muon_plan_count_elements(const muon_plan *plan, size_t param, int rank);
 
-/* Copy between a whole tensor and what any rank holds of it: weights, gradients, state, or whatever has
- * element_size bytes for each element. `shard` and `part` are as a rank has them in memory, and may be
- * NULL if it holds nothing. Cutting writes every element of the shard; joining writes those elements of
- * the whole that the shard has, and no other, so that the shards of all ranks fill it.
+/* Copy between a whole tensor and the shard of any rank: weights, gradients, state, or anything
+ * with element_size bytes per element. `shard` and `part` are laid out as in the rank's memory, and
+ * may be NULL if it holds nothing. Cutting writes every element of the shard. Joining writes only
+ * those elements of the whole tensor that the shard has, so the shards of all ranks together fill
+ * it.
  *
  *     whole      the tensor, row-major
- *     shard      all parts that the rank holds, muon_plan_count_elements of it
- *     part       one of them, muon_part.elements of it
- *     band       elements begin .. end - 1 of the tensor, counted row by row: for a tensor that does not
- *                fit in memory. Only what the shard has of them is written. */
+ *     shard      all parts of the rank, muon_plan_count_elements elements
+ *     part       one of them, muon_part.elements elements
+ *     band       elements begin .. end - 1 of the tensor, in row-major order, for a tensor that
+ *                does not fit in memory. Only those of them that the shard has are written. */
 MUON_API muon_status muon_plan_cut_shard(const muon_plan *plan, size_t param, int rank, void *shard,
                                          const void *whole, size_t element_size);
 MUON_API muon_status muon_plan_join_shard(const muon_plan *plan, size_t param, int rank,
@@ -91,20 +92,20 @@ MUON_API muon_status muon_plan_cut_band(const muon_plan *plan, size_t param, int
                                         const void *band, int64_t begin, int64_t end,
                                         size_t element_size);
 
-/* What one rank has to do in a step. Messages and bytes are exact: a step counts the same. */
+/* What one rank has to do in a step. Messages and bytes are exactly what a step counts. */
 typedef struct muon_rank_load {
-    int64_t matrices; /* it orthogonalizes */
+    int64_t matrices; /* that it orthogonalizes */
     double flops;
     int64_t messages_sent, messages_received;
     int64_t bytes_sent, bytes_received;
     int64_t state_bytes, workspace_bytes;
-    double work_seconds, message_seconds; /* by config.machine */
+    double work_seconds, message_seconds; /* predicted from config.machine */
 } muon_rank_load;
 
 MUON_API muon_status muon_plan_get_rank(const muon_plan *plan, int rank, muon_rank_load *load,
                                         size_t load_size);
 
-/* The same for one wave of it: what is gathered before it, computed, and scattered after it. */
+/* The same for one wave: what is gathered before it, computed in it, and scattered after it. */
 typedef struct muon_wave_load {
     int64_t matrices;
     double flops;
@@ -114,21 +115,22 @@ typedef struct muon_wave_load {
 MUON_API muon_status muon_plan_get_wave(const muon_plan *plan, int rank, size_t wave,
                                         muon_wave_load *load, size_t load_size);
 
-/* Who sends how much to whom in a step: out[i * groups + j] is what ranks of group i send to ranks of
- * group j, in bytes; to owners in `gather`, back from them in `scatter`. Rank r is in group
- * r * groups / ranks: with as many groups as ranks, every rank is one. Either output may be NULL. */
+/* How many bytes ranks send to each other in a step: out[i * groups + j] is what the ranks of group
+ * i send to the ranks of group j, to owners in `gather`, and back from them in `scatter`. Rank r is
+ * in group r * groups / ranks; with as many groups as ranks, every rank is a group. Either output
+ * may be NULL. */
 MUON_API muon_status muon_plan_get_traffic(const muon_plan *plan, size_t groups, int64_t *gather,
                                            int64_t *scatter);
 
-/* What config.machine would take for the step, against what no plan can beat. Seconds of
- * orthogonalization and its messages; bytes sent and received by a rank. */
+/* How long config.machine would take for the step, and a bound that no plan can beat. Times are in
+ * seconds, for orthogonalization and its messages; bytes are those sent and received by a rank. */
 typedef struct muon_prediction {
     int64_t ranks, matrices, waves;
     double makespan;
-    double lower_bound;                           /* the largest of the next three */
-    double bound_work, bound_matrix, bound_bytes; /* all work shared evenly; the costliest matrix;
-                                                   bytes that must move, shared evenly */
-    double imbalance;                             /* work of the busiest rank / mean */
+    double lower_bound; /* the largest of the next three */
+    /* All work shared evenly; the costliest matrix; the bytes that must move, shared evenly. */
+    double bound_work, bound_matrix, bound_bytes;
+    double imbalance; /* work of the busiest rank / mean */
     int64_t bytes_max, bytes_mean, padding_bytes;
     int64_t workspace_max, matrices_max;
 } muon_prediction;
@@ -136,22 +138,22 @@ typedef struct muon_prediction {
 MUON_API muon_status muon_plan_predict(const muon_plan *plan, muon_prediction *prediction,
                                        size_t prediction_size);
 
-/* The same matrices, shards and machine with another scheme in use, for comparison. */
+/* The same matrices, shards and machine with another scheme, for comparison. */
 typedef enum muon_scheme {
-    MUON_SCHEME_PADDED,      /* all-to-all of each shape, padded to the group that shards it */
-    MUON_SCHEME_ROUND_ROBIN, /* matrices by cost, in turn, in each group that shards them */
+    MUON_SCHEME_PADDED,      /* all-to-all for each shape, padded to the group that shards it */
+    MUON_SCHEME_ROUND_ROBIN, /* in each group that shards them, matrices by cost, in turn */
 } muon_scheme;
 
 typedef struct muon_scheme_cost {
     double makespan;
-    int64_t bytes_max;     /* of the rank with most */
-    int64_t padding_bytes; /* moved, of all ranks, without being part of any matrix */
+    int64_t bytes_max;     /* of the rank with the most */
+    int64_t padding_bytes; /* moved by all ranks without being part of any matrix */
 } muon_scheme_cost;
 
 MUON_API muon_status muon_plan_predict_scheme(const muon_plan *plan, muon_scheme scheme,
                                               muon_scheme_cost *cost, size_t cost_size);
 
-/* Each parameter with its algorithm, logical matrices, factor and owner, then the totals. */
+/* Prints each parameter with its algorithm, logical matrices, factor and owner, then the totals. */
 MUON_API void muon_plan_print(const muon_plan *plan, muon_write_fn write, void *user);
 
 #ifdef __cplusplus
