@@ -1,13 +1,9 @@
 /* muonctl bench - how fast, compared with what this machine can do, and whether it is right. */
 #include "cli/bench/bench.h"
-#include "cli/bench/offload.h"
-#include "cli/bench/ranks.h"
-#include "cli/bench/save.h"
 #include "cli/core/commands.h"
 #include "cli/core/launch.h"
-#include "cli/core/names.h"
+#include "cli/core/options.h"
 #include "cli/core/report.h"
-#include "cli/core/size.h"
 
 #include <stdio.h>
 #include <stdlib.h>

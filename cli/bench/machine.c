@@ -1,7 +1,7 @@
 /* What the machine can do at its best, measured without libmuon: matrix products, and memory
  * by loops in the manner of STREAM. Bytes are those the loops read and write. */
 #include "cli/bench/bench.h"
-#include "cli/core/tensors.h"
+#include "cli/core/files.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * it, in double precision and in less time than the product itself. p is asked of the reference
  * backend, for each diagonal element d as the 2 x 2 matrix diag(d, r): its norm must be that of X. */
 #include "cli/bench/bench.h"
-#include "cli/core/tensors.h"
+#include "cli/core/files.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,4 @@
-#include "cli/bench/model.h"
-
-#include "cli/core/names.h"
+#include "cli/bench/bench.h"
 
 #include "muon/comm.h"
 

@@ -1,7 +1,7 @@
 /* ns:[Bx]MxN[@setting=value,...] - orthogonalizing a batch of B matrices of M x N. */
 #include "cli/bench/bench.h"
-#include "cli/config/field.h"
-#include "cli/core/tensors.h"
+#include "cli/core/files.h"
+#include "cli/core/options.h"
 #include "muon/plan.h"
 
 #include <stdio.h>

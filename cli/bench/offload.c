@@ -5,11 +5,10 @@
  * nothing is left for others to pay. Both have taken the same steps in the end: weights and state must
  * have the same bits. Last, the one in memory goes to a file, too, and the memory of the process must fall
  * by what is not in the budget. */
-#include "cli/bench/offload.h"
 
-#include "cli/bench/model.h"
+#include "cli/bench/bench.h"
+#include "cli/core/files.h"
 #include "cli/core/report.h"
-#include "cli/core/tensors.h"
 #include "cli/plan/units.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * Every run is a real step of a real optimizer; the phase in question is what counts. The gradient
  * never changes, so that weights and state after t steps are known in closed form, every element. */
 #include "cli/bench/bench.h"
-#include "cli/core/tensors.h"
+#include "cli/core/files.h"
 #include "muon/plan.h"
 
 #include <math.h>

@@ -2,12 +2,10 @@
  *
  * Every tensor is cut over all ranks on its first dim. Both have taken the same steps when they are
  * verified, so their weights must have the same bits; and the messages must be those of the plan. */
-#include "cli/bench/ranks.h"
-
-#include "cli/bench/model.h"
+#include "cli/bench/bench.h"
+#include "cli/core/files.h"
 #include "cli/core/launch.h"
 #include "cli/core/report.h"
-#include "cli/core/tensors.h"
 #include "cli/step/shards.h"
 
 #include <stdio.h>

@@ -3,13 +3,12 @@
  *
  * Both sync what they write. Both read from the page cache, into memory of that size. After the last
  * turn everything is loaded into an optimizer that had other numbers, and compared. */
-#include "cli/bench/save.h"
 #include "muon/plan.h"
 
-#include "cli/bench/model.h"
+#include "cli/bench/bench.h"
+#include "cli/core/files.h"
 #include "cli/core/launch.h"
 #include "cli/core/report.h"
-#include "cli/core/tensors.h"
 
 #include "muon/checkpoint.h"
 
@@ -170,11 +169,11 @@ static int load(save_problem *p, int counts)
 /* What a turn has saved. Not while the clock runs: a plain file is removed before it starts, too. */
 static void remove_step(const save_problem *p, int turn)
 {
-    static const char *const files[] = {"COMPLETE", "model.safetensors", "optimizer.safetensors",
-                                        ""};
-    for (size_t i = 0; launch_rank() == 0 && i < sizeof files / sizeof *files; i++) {
-        char *path = cli_format("%s/step-%08d/%s", p->root, turn, files[i]);
-        if (*files[i])
+    static const char *const written[] = {"COMPLETE", "model.safetensors", "optimizer.safetensors",
+                                          ""};
+    for (size_t i = 0; launch_rank() == 0 && i < sizeof written / sizeof *written; i++) {
+        char *path = cli_format("%s/step-%08d/%s", p->root, turn, written[i]);
+        if (*written[i])
             unlink(path);
         else
             rmdir(path);

@@ -3,8 +3,8 @@
  *
  * The gradient never changes, so U is always a multiple of it and O always the same: from the first
  * and the last weights follows O, which is checked like any orthogonalization. */
-#include "cli/bench/model.h"
-#include "cli/core/tensors.h"
+#include "cli/bench/bench.h"
+#include "cli/core/files.h"
 #include "muon/plan.h"
 
 #include <math.h>

@@ -1,6 +1,5 @@
 /* muonctl ckpt - checkpoints on disk: looked at, checked, compared, converted. None of its commands
  * changes what it reads. */
-#include "cli/ckpt/ckpt.h"
 #include "cli/core/commands.h"
 
 static const command *const parts[] = {&ckpt_ls,      &ckpt_verify, &ckpt_inspect, &ckpt_diff,

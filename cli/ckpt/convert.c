@@ -1,7 +1,7 @@
 /* muonctl ckpt convert - the same state with momentum in another form or dtype. */
-#include "cli/ckpt/ckpt.h"
 #include "cli/ckpt/settings.h"
 #include "cli/ckpt/values.h"
+#include "cli/core/commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>

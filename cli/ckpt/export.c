@@ -1,8 +1,7 @@
 /* muonctl ckpt export - a checkpoint's state for another optimizer, in its names and form. */
-#include "cli/ckpt/ckpt.h"
 #include "cli/ckpt/peers.h"
 #include "cli/ckpt/settings.h"
-#include "cli/core/names.h"
+#include "cli/core/commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* muonctl ckpt import - the state of another optimizer as a checkpoint. */
-#include "cli/ckpt/ckpt.h"
 #include "cli/ckpt/old.h"
+#include "cli/ckpt/peers.h"
 #include "cli/ckpt/settings.h"
-#include "cli/ckpt/state.h"
+#include "cli/core/commands.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -1,9 +1,9 @@
 /* muonctl ckpt inspect - what a checkpoint says of itself, and what its tensors hold. */
-#include "cli/ckpt/ckpt.h"
 #include "cli/ckpt/settings.h"
-#include "cli/ckpt/stats.h"
+#include "cli/ckpt/values.h"
+#include "cli/core/commands.h"
+#include "cli/core/files.h"
 #include "cli/core/report.h"
-#include "cli/core/tensors.h"
 #include "cli/plan/units.h"
 
 #include <inttypes.h>

@@ -1,8 +1,7 @@
 #include "cli/ckpt/items.h"
 
 #include "cli/ckpt/values.h"
-#include "cli/core/grow.h"
-#include "cli/core/tensors.h"
+#include "cli/core/files.h"
 
 #include "muon/comm.h"
 
@@ -28,7 +27,7 @@ void ckpt_items_close(ckpt_items *items)
 
 static ckpt_item *add(ckpt_items *items, const char *name)
 {
-    items->list = grow(items->list, items->count, sizeof *items->list);
+    items->list = cli_grow(items->list, items->count, sizeof *items->list);
     ckpt_item *item = &items->list[items->count++];
     *item = (ckpt_item){.scale = 1};
     item->to.name = cli_format("%s", name);

@@ -1,4 +1,4 @@
-/* ckpt_items.h - tensors to be written, each made of one that exists: under another name, of another
+/* items.h - tensors to be written, each made of one that exists: under another name, of another
  * dtype, scaled. The bytes are made when they are asked for, a block at a time. */
 #ifndef CLI_CKPT_ITEMS_H
 #define CLI_CKPT_ITEMS_H

@@ -1,7 +1,5 @@
 #include "cli/ckpt/list.h"
 
-#include "cli/core/grow.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -60,7 +58,7 @@ static int is_directory(const char *root, const char *name)
 
 static void add(ckpt_list *list, const char *name, int64_t step, int is_saving)
 {
-    list->rows = grow(list->rows, list->count, sizeof *list->rows);
+    list->rows = cli_grow(list->rows, list->count, sizeof *list->rows);
     list->rows[list->count++] = (ckpt_row){.name = cli_format("%s", name),
                                            .step = step,
                                            .is_saving = is_saving,

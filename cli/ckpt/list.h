@@ -1,4 +1,4 @@
-/* ckpt_list.h - what is in a root: checkpoints, damaged ones, and what unfinished saves left. */
+/* list.h - what is in a root: checkpoints, damaged ones, and what unfinished saves left. */
 #ifndef CLI_CKPT_LIST_H
 #define CLI_CKPT_LIST_H
 

@@ -1,20 +1,99 @@
 /* muonctl ckpt ls - the checkpoints of a root. */
-#include "cli/ckpt/ckpt.h"
 #include "cli/ckpt/list.h"
-#include "cli/ckpt/runs.h"
+#include "cli/core/commands.h"
 #include "cli/core/report.h"
 #include "cli/plan/units.h"
 
+#include "muon/checkpoint.h"
+
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int as_json;
 
 static const option options[] = {
     {.name = "json", .type = OPTION_FLAG, .target = &as_json, .help = "print one line of JSON"},
 };
+
+/* ---- roots of checkpoints below a directory that is none itself --------------------------------- */
+
+typedef struct ckpt_run {
+    char *root;
+    size_t count;   /* of complete checkpoints, at least 1 */
+    int64_t newest; /* its step */
+} ckpt_run;
+
+typedef struct ckpt_runs {
+    ckpt_run *list; /* by their paths */
+    size_t count;
+    size_t looked; /* directories that were looked into */
+} ckpt_runs;
+
+enum { LEVELS = 2, LOOK_MOST = 1000 };
+
+static int is_directory(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static int is_plain(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static int is_root(ckpt_runs *runs, const char *path)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+    if (muon_checkpoint_list(&steps, &count, path) != MUON_OK || count == 0) return 0;
+    runs->list = cli_grow(runs->list, runs->count, sizeof *runs->list);
+    runs->list[runs->count++] =
+        (ckpt_run){.root = cli_format("%s", path), .count = count, .newest = steps[count - 1]};
+    free(steps);
+    return 1;
+}
+
+static void look_below(ckpt_runs *runs, const char *dir, int levels)
+{
+    struct dirent **names;
+    int count = scandir(dir, &names, is_plain, alphasort);
+    size_t length = strlen(dir);
+    while (length > 1 && dir[length - 1] == '/')
+        length--;
+    for (int i = 0; i < count; i++) {
+        char *path = cli_format("%.*s/%s", (int)length, dir, names[i]->d_name);
+        if (runs->looked < LOOK_MOST && is_directory(path)) {
+            runs->looked++;
+            if (!is_root(runs, path) && levels > 1) look_below(runs, path, levels - 1);
+        }
+        free(path);
+        free(names[i]);
+    }
+    if (count >= 0) free(names);
+}
+
+/* One and two levels below dir, and no further into a root; no links, no hidden names, and no more than a
+ * thousand directories. It is a hint: what cannot be read is passed over. */
+static void ckpt_runs_find(ckpt_runs *out, const char *dir)
+{
+    *out = (ckpt_runs){.list = NULL};
+    look_below(out, dir, LEVELS);
+}
+
+static void ckpt_runs_close(ckpt_runs *runs)
+{
+    for (size_t i = 0; i < runs->count; i++)
+        free(runs->list[i].root);
+    free(runs->list);
+    *runs = (ckpt_runs){.list = NULL};
+}
+
+/* ---- printing ----------------------------------------------------------------------------------- */
 
 static int is_latest(const ckpt_list *list, const ckpt_row *row)
 {

@@ -4,7 +4,7 @@
 #define CLI_CKPT_SETTINGS_H
 
 #include "cli/ckpt/items.h"
-#include "cli/config/field.h"
+#include "cli/core/options.h"
 
 /* The parameter of a state tensor "<param>.<part>", and the part; the text is cut for that. */
 typedef struct ckpt_name {

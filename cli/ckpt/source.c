@@ -1,6 +1,6 @@
 #include "cli/ckpt/source.h"
 
-#include "cli/core/tensors.h"
+#include "cli/core/files.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* ckpt_source.h - tensors to look at, of a checkpoint or of a plain safetensors file alike.
+/* source.h - tensors to look at, of a checkpoint or of a plain safetensors file alike.
  *
  * A tensor is read in pieces, so memory does not grow with it. Nothing here writes. */
 #ifndef CLI_CKPT_SOURCE_H

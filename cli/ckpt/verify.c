@@ -1,6 +1,6 @@
 /* muonctl ckpt verify - reads everything, and compares it with its checksums. */
-#include "cli/ckpt/ckpt.h"
 #include "cli/ckpt/list.h"
+#include "cli/core/commands.h"
 #include "cli/plan/units.h"
 
 #include <errno.h>

@@ -1,7 +1,6 @@
 /* "qk_clip": attention layers. A {n} in the names stands for the number of a layer, so that one entry
  * describes all layers of a model: it is matched against the parameters that exist. */
 #include "cli/config/config.h"
-#include "cli/core/names.h"
 
 #include <stdlib.h>
 #include <string.h>

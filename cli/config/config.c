@@ -1,12 +1,12 @@
 /* The file as a whole: the keys of its top level, and who reads which. */
 #include "cli/config/config.h"
-#include "cli/core/grow.h"
+#include "cli/core/cli.h"
 
 #include <stdlib.h>
 
 void *config_keep(config *c, void *memory)
 {
-    c->kept = grow(c->kept, c->nkept, sizeof *c->kept);
+    c->kept = cli_grow(c->kept, c->nkept, sizeof *c->kept);
     c->kept[c->nkept++] = memory;
     return memory;
 }

@@ -1,8 +1,7 @@
 /* "groups": names and their settings. The fields of a group are the library's own, by name, so a
  * field added there needs no change here. */
 #include "cli/config/config.h"
-#include "cli/config/field.h"
-#include "cli/core/names.h"
+#include "cli/core/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

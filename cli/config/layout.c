@@ -3,8 +3,6 @@
 #include "cli/config/config.h"
 #include "muon/plan.h"
 
-#include "cli/core/names.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,5 @@
 #include "cli/config/node.h"
 
-#include "cli/core/names.h"
-
 #include <errno.h>
 #include <limits.h>
 #include <math.h>

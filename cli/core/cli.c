@@ -148,3 +148,53 @@ void cli_write_stdout(void *user, const char *text, size_t length)
     (void)user;
     fwrite(text, 1, length, stdout);
 }
+
+/* The room is the next power of two, so that it need not be remembered. */
+void *cli_grow(void *list, size_t count, size_t size)
+{
+    if (count & (count - 1)) return list;
+    void *larger = cli_alloc(count ? 2 * count : 1, size);
+    if (count) memcpy(larger, list, count * size);
+    free(list);
+    return larger;
+}
+
+/* ---- names in messages -------------------------------------------------------------------------- */
+
+enum { LISTED = 8 };
+
+void names_start(names_nearest *nearest, const char *wanted)
+{
+    *nearest = (names_nearest){.wanted = wanted};
+}
+
+void names_offer(names_nearest *nearest, const char *candidate)
+{
+    const char *const pair[] = {nearest->best ? nearest->best : candidate, candidate};
+    nearest->best = muon_name_suggest(nearest->wanted, pair, 2);
+}
+
+const char *names_hint(names_nearest *nearest)
+{
+    if (nearest->best)
+        snprintf(nearest->hint, sizeof nearest->hint, "; did you mean '%s'?", nearest->best);
+    return nearest->hint;
+}
+
+void names_add(names_list *list, const char *name)
+{
+    size_t used = strlen(list->text);
+    if (list->count < LISTED)
+        snprintf(list->text + used, sizeof list->text - used, "%s'%.112s'", list->count ? ", " : "",
+                 name);
+    list->count++;
+}
+
+const char *names_text(names_list *list)
+{
+    size_t used = strlen(list->text);
+    if (list->count > LISTED)
+        snprintf(list->text + used, sizeof list->text - used, " and %zu more",
+                 list->count - LISTED);
+    return list->text;
+}

@@ -50,4 +50,30 @@ double cli_now(void); /* seconds, of a clock that only goes forward */
 /* muon_write_fn to stdout. */
 void cli_write_stdout(void *user, const char *text, size_t length);
 
+/* The list of `count` elements with room for one more, where it may be now; NULL is an empty list. Use
+ * it for every element from the first on. Ends the program if there is no memory. */
+void *cli_grow(void *list, size_t count, size_t size);
+
+/* ---- names in messages -------------------------------------------------------------------------- */
+
+/* Keeps the candidate nearest to `wanted`: start with names_start, offer every legal name, and print
+ * names_hint, which is "; did you mean 'lr'?" or "" if nothing is near. */
+typedef struct names_nearest {
+    const char *wanted, *best;
+    char hint[96];
+} names_nearest;
+
+void names_start(names_nearest *nearest, const char *wanted);
+void names_offer(names_nearest *nearest, const char *candidate);
+const char *names_hint(names_nearest *nearest); /* borrowed from `nearest` */
+
+/* Names of things at fault, to be listed in one message: "'a', 'b' and 3 more". */
+typedef struct names_list {
+    size_t count;
+    char text[1024];
+} names_list;
+
+void names_add(names_list *list, const char *name);
+const char *names_text(names_list *list); /* borrowed from `list`; call once, after the last name */
+
 #endif

@@ -1,12 +1,80 @@
+#define _GNU_SOURCE /* madvise */
 #include "cli/core/files.h"
 
-#include "cli/core/grow.h"
+#include "cli/config/node.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* ---- one tensor --------------------------------------------------------------------------------- */
+
+int tensors_open(muon_st **out, const char *path)
+{
+    return muon_st_open(out, path) == MUON_OK ? CLI_DONE : cli_fail_library();
+}
+
+int tensors_get(const muon_st *file, size_t index, muon_st_tensor *out)
+{
+    return muon_st_get(file, index, out, sizeof *out) == MUON_OK ? CLI_DONE : cli_fail_library();
+}
+
+int64_t tensors_elements(const muon_st_tensor *tensor)
+{
+    int64_t count = 1;
+    for (int d = 0; d < tensor->ndim; d++)
+        count *= tensor->shape[d];
+    return count;
+}
+
+int tensors_same_shape(const muon_st_tensor *tensor, int ndim, const int64_t *shape)
+{
+    if (tensor->ndim != ndim) return 0;
+    for (int d = 0; d < ndim; d++)
+        if (tensor->shape[d] != shape[d]) return 0;
+    return 1;
+}
+
+const char *tensors_shape_text(tensors_shape *out, int ndim, const int64_t *shape)
+{
+    size_t used = 0;
+    snprintf(out->text, sizeof out->text, "scalar");
+    for (int d = 0; d < ndim && used < sizeof out->text; d++)
+        used += (size_t)snprintf(out->text + used, sizeof out->text - used, "%s%lld", d ? "x" : "",
+                                 (long long)shape[d]);
+    return out->text;
+}
+
+/* Large blocks are huge pages where the system has them: a pass over memory then misses fewer
+ * translations. */
+void *tensors_alloc(size_t bytes)
+{
+    const size_t line = 64, page = (size_t)2 << 20, align = bytes < 2 * page ? line : page;
+    size_t rounded = bytes <= SIZE_MAX - align ? (bytes / align + 1) * align : 0;
+    void *memory = rounded ? aligned_alloc(align, rounded) : NULL;
+    if (!memory) {
+        cli_fail("out of memory: %zu bytes", bytes);
+        exit(CLI_FAILED);
+    }
+    if (align == page) (void)madvise(memory, rounded, MADV_HUGEPAGE);
+    return memory;
+}
+
+int tensors_read(void **out, muon_st *file, size_t index)
+{
+    muon_st_tensor tensor;
+    DO(tensors_get(file, index, &tensor));
+    void *data = tensors_alloc(tensor.bytes);
+    if (muon_st_read(file, index, data, tensor.bytes) != MUON_OK) {
+        free(data);
+        return cli_fail_library();
+    }
+    *out = data;
+    return CLI_DONE;
+}
 
 /* ---- tensors of all files ---------------------------------------------------------------------- */
 
@@ -99,15 +167,132 @@ const char *files_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-int files_add(files *f, const char *path)
+static int add_file(files *f, const char *path)
 {
     muon_st *st = NULL;
     DO(tensors_open(&st, path));
-    f->list = grow(f->list, f->count, sizeof *f->list);
+    f->list = cli_grow(f->list, f->count, sizeof *f->list);
     f->list[f->count++] = (files_one){st, cli_format("%s", path), f->ntensors};
     f->ntensors += muon_st_count(st);
     return CLI_DONE;
 }
+
+/* ---- an index ----------------------------------------------------------------------------------- */
+
+/* model.safetensors.index.json, as Hugging Face has it: "weight_map" says in which file of the folder
+ * every tensor is. It is written by others, so nothing outside its folder is opened. */
+
+/* Every tensor of the index must be in its file, and every other one in the index. */
+static int check_tensors(const files *f, const char *path, json_t *map, size_t first)
+{
+    names_list absent = {0}, extra = {0};
+    const char *name;
+    json_t *file;
+    json_object_foreach(map, name, file)
+    {
+        for (size_t i = first; i < f->count; i++) {
+            if (strcmp(files_name(f->list[i].path), json_string_value(file)) != 0) continue;
+            if (muon_st_find(f->list[i].st, name) < 0) {
+                char *text = cli_format("%s (%s)", name, json_string_value(file));
+                names_add(&absent, text);
+                free(text);
+            }
+        }
+    }
+    for (size_t i = first; i < f->count; i++) {
+        for (size_t k = 0; k < muon_st_count(f->list[i].st); k++) {
+            muon_st_tensor tensor;
+            DO(tensors_get(f->list[i].st, k, &tensor));
+            const char *where = json_string_value(json_object_get(map, tensor.name));
+            if (where && strcmp(where, files_name(f->list[i].path)) == 0) continue;
+            char *text = cli_format("%s (%s)", tensor.name, files_name(f->list[i].path));
+            names_add(&extra, text);
+            free(text);
+        }
+    }
+    if (absent.count)
+        return cli_fail("%s: tensors that are not in their files: %s", path, names_text(&absent));
+    if (extra.count)
+        return cli_fail("%s: tensors in files that it does not name: %s", path, names_text(&extra));
+    return CLI_DONE;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The names of the files, each once, sorted. */
+static int list_files(const node *map, const char ***out, size_t *count)
+{
+    const char *tensor;
+    json_t *value;
+    json_object_foreach(map->value, tensor, value)
+    {
+        node at = {value, map, tensor, 0};
+        if (!json_is_string(value)) return node_fail_type(&at, "a string");
+        const char *name = json_string_value(value);
+        if (!*name || strchr(name, '/') || name[0] == '.')
+            return node_fail(&at, "'%s' is not the name of a file beside the index", name);
+        *out = cli_grow(*out, *count, sizeof **out);
+        (*out)[(*count)++] = name;
+    }
+    if (!*count) return node_fail(map, "is empty");
+    qsort(*out, *count, sizeof **out, by_text);
+    size_t kept = 1;
+    for (size_t i = 1; i < *count; i++)
+        if (strcmp((*out)[i], (*out)[kept - 1]) != 0) (*out)[kept++] = (*out)[i];
+    *count = kept;
+    return CLI_DONE;
+}
+
+static int add_all(files *f, const char *path, const char **names, size_t count)
+{
+    int folder = (int)(files_name(path) - path);
+    for (size_t i = 0; i < count; i++) {
+        char *full = cli_format("%.*s%s", folder, path, names[i]);
+        int code = add_file(f, full);
+        free(full);
+        DO(code);
+    }
+    return CLI_DONE;
+}
+
+/* Keys that are not known here are somebody else's business. */
+static int read_index(files *f, const char *path, json_t *root)
+{
+    node at = {root, NULL, path, 0};
+    node metadata = {json_object_get(root, "metadata"), &at, "metadata", 0};
+    node map = {json_object_get(root, "weight_map"), &at, "weight_map", 0};
+    if (!json_is_object(root)) return node_fail_type(&at, "an object");
+    if (!map.value) return node_fail(&at, "the key 'weight_map' is missing");
+    if (!json_is_object(map.value)) return node_fail_type(&map, "an object");
+    if (metadata.value && !json_is_object(metadata.value))
+        return node_fail_type(&metadata, "an object");
+    const char **names = NULL;
+    size_t count = 0, first = f->count;
+    int code = list_files(&map, &names, &count);
+    if (code == CLI_DONE) code = add_all(f, path, names, count);
+    if (code == CLI_DONE) code = check_tensors(f, path, map.value, first);
+    free(names);
+    return code;
+}
+
+static int add_index(files *f, const char *path)
+{
+    json_t *root = NULL;
+    DO(node_load(&root, path));
+    int code = read_index(f, path, root);
+    if (code != CLI_DONE || f->index) {
+        json_decref(root);
+        return code;
+    }
+    f->index = root;
+    f->index_name = cli_format("%s", files_name(path));
+    return CLI_DONE;
+}
+
+/* ---- all kinds of names ------------------------------------------------------------------------- */
 
 static int is_folder(const char *path)
 {
@@ -128,9 +313,9 @@ static int add_folder(files *f, const char *folder)
     char *single = cli_format("%s/model.safetensors", folder);
     int code;
     if (access(index, F_OK) == 0)
-        code = files_add_index(f, index);
+        code = add_index(f, index);
     else if (access(single, F_OK) == 0)
-        code = files_add(f, single);
+        code = add_file(f, single);
     else
         code =
             cli_fail("%s: has neither model.safetensors.index.json nor model.safetensors", folder);
@@ -142,7 +327,7 @@ static int add_folder(files *f, const char *folder)
 static int add(files *f, const char *path)
 {
     if (is_folder(path)) return add_folder(f, path);
-    return ends_with(path, ".json") ? files_add_index(f, path) : files_add(f, path);
+    return ends_with(path, ".json") ? add_index(f, path) : add_file(f, path);
 }
 
 static void forget_index(files *f)
@@ -174,7 +359,7 @@ int files_open(files *out, const char *text)
     for (char *path = copy, *comma; path; path = comma) {
         comma = one ? NULL : strchr(path, ',');
         if (comma) *comma++ = '\0';
-        paths = grow(paths, count, sizeof *paths);
+        paths = cli_grow(paths, count, sizeof *paths);
         paths[count++] = path;
     }
     int code = files_open_all(out, paths, count);

@@ -10,7 +10,9 @@
 #ifndef CLI_FILES_H
 #define CLI_FILES_H
 
-#include "cli/core/tensors.h"
+#include "cli/core/cli.h"
+
+#include "muon/safetensors.h"
 
 #include <jansson.h>
 
@@ -46,10 +48,24 @@ int files_read_part(const files *f, size_t index, size_t offset, void *data, siz
 /* The end of a path. */
 const char *files_name(const char *path);
 
-/* ---- between files.c and files_index.c --------------------------------------------------------- */
+/* ---- one file, with messages that name the file or the tensor ------------------------------------ */
 
-int files_add(files *f, const char *path);
-/* Adds the files of an index. */
-int files_add_index(files *f, const char *path);
+int tensors_open(muon_st **out, const char *path);
+int tensors_get(const muon_st *file, size_t index, muon_st_tensor *out);
+
+int64_t tensors_elements(const muon_st_tensor *tensor);
+int tensors_same_shape(const muon_st_tensor *tensor, int ndim, const int64_t *shape);
+
+/* "2x3x4", or "scalar". */
+typedef struct tensors_shape {
+    char text[192];
+} tensors_shape;
+const char *tensors_shape_text(tensors_shape *out, int ndim, const int64_t *shape);
+
+/* The bytes of a tensor in memory of its own, for free. */
+int tensors_read(void **out, muon_st *file, size_t index);
+
+/* Memory for the elements of vector instructions; ends the program if there is none. */
+void *tensors_alloc(size_t bytes);
 
 #endif

@@ -1,6 +1,5 @@
 /* muonctl - the Muon optimizer on the command line. Built on the public headers of libmuon only. */
 #include "cli/core/commands.h"
-#include "cli/core/names.h"
 
 #include <stdio.h>
 #include <string.h>

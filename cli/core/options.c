@@ -2,9 +2,6 @@
  * options, and an option given twice is a mistake, not an override. */
 #include "cli/core/options.h"
 
-#include "cli/config/field.h"
-#include "cli/core/names.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
@@ -161,4 +158,139 @@ int options_parse(const command *cmd, int argc, char **argv, int *noperands, int
     }
     DO(code);
     return check_complete(cmd, *noperands, argv, seen);
+}
+
+/* ---- fields of a group -------------------------------------------------------------------------- */
+
+/* Nobody can write a list on a command line: the coefficient set `custom`, which is one, is neither
+ * offered nor taken. From "you, cans, custom [you]" to "you, cans [you]". */
+static void leave_out_list(char *text)
+{
+    char *at = strstr(text, ", custom");
+    if (!at) return;
+    char *rest = at + strlen(", custom");
+    memmove(at, rest, strlen(rest) + 1);
+}
+
+int field_set(muon_group *group, const char *field, const char *value, const char *subject)
+{
+    char text[1024];
+    if (strcmp(field, "coefficients") == 0 && strcmp(value, "custom") == 0)
+        return cli_misuse("%scustom coefficients are a list, which only a config file can have",
+                          subject);
+    if (muon_group_set(group, field, value) == MUON_OK) return CLI_DONE;
+    snprintf(text, sizeof text, "%s", muon_last_error());
+    leave_out_list(text);
+    return cli_misuse("%s%s", subject, text);
+}
+
+muon_field field_at(size_t index)
+{
+    muon_field field;
+    cli_must(muon_group_get_field(index, &field, sizeof field) == MUON_OK ? CLI_DONE
+                                                                          : cli_fail_library());
+    return field;
+}
+
+/* What the library says of the field. */
+static void describe_field(const char *field, char *text, size_t size)
+{
+    muon_field f = {.name = ""};
+    for (size_t i = 0; strcmp(f.name, field) != 0; i++)
+        f = field_at(i);
+    snprintf(text, size, "%s [default: %s]", f.help, f.default_value);
+    leave_out_list(text);
+}
+
+int size_parse(const char *where, const char *text, int64_t *out)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    double bytes = strtod(text, &end);
+    const char *unit = end != text && *end ? strchr(units, *end) : NULL;
+    for (const char *u = units; unit && u <= unit; u++)
+        bytes *= 1024;
+    if (end == text || (unit ? end[1] : *end) || !(bytes >= 1 && bytes < 0x1p62))
+        return cli_misuse("--%s: '%s' is not a size like 300000, 500M or 1.5G", where, text);
+    *out = (int64_t)bytes;
+    return CLI_DONE;
+}
+
+/* ---- --help: usage, what it does, options with their defaults, an example ------------------------ */
+
+enum { WIDTH = 79, HELP_COLUMN = 24 };
+
+static void usage(const command *cmd)
+{
+    int column = printf("Usage: muonctl %s", cmd->name);
+    if (cmd->operands) column += printf(" %s", cmd->operands);
+    for (size_t i = 0; i < cmd->noptions; i++) {
+        const option *o = &cmd->options[i];
+        char word[64];
+        snprintf(word, sizeof word, o->required ? "--%s%s%s" : "[--%s%s%s]", o->name,
+                 o->argument ? " " : "", o->argument ? o->argument : "");
+        if (column + 1 + (int)strlen(word) > WIDTH) column = printf("\n      ") - 1;
+        column += printf(" %s", word);
+    }
+    printf("\n");
+}
+
+/* Words from column `indent` on, broken at WIDTH. */
+static void print_wrapped(const char *text, int indent)
+{
+    int column = indent;
+    while (*text) {
+        int length = (int)strcspn(text, " ");
+        int space = column > indent;
+        if (column + space + length > WIDTH) {
+            printf("\n%*s", indent, "");
+            column = indent;
+            space = 0;
+        }
+        column += printf("%*s%.*s", space, "", length, text);
+        text += length;
+        while (*text == ' ')
+            text++;
+    }
+    printf("\n");
+}
+
+static void describe(const option *o, char *text, size_t size)
+{
+    if (!o->help)
+        describe_field(o->field ? o->field : o->name, text, size);
+    else if (o->standard)
+        snprintf(text, size, "%s [default: %s]", o->help, o->standard);
+    else
+        snprintf(text, size, "%s", o->help);
+}
+
+static void print_option(const option *o)
+{
+    char help[512];
+    describe(o, help, sizeof help);
+    int column =
+        printf("  --%s%s%s", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+    if (column + 2 > HELP_COLUMN) {
+        printf("\n");
+        column = 0;
+    }
+    printf("%*s", HELP_COLUMN - column, "");
+    print_wrapped(help, HELP_COLUMN);
+}
+
+void options_about(const command *cmd)
+{
+    print_wrapped(cmd->about, 0);
+}
+
+void options_help(const command *cmd)
+{
+    usage(cmd);
+    printf("\n");
+    options_about(cmd);
+    printf("\nOptions:\n");
+    for (size_t i = 0; i < cmd->noptions; i++)
+        print_option(&cmd->options[i]);
+    printf("  --help%*sthis text\n\nExample:\n%s\n", HELP_COLUMN - 8, "", cmd->example);
 }

@@ -56,4 +56,16 @@ void options_help(const command *cmd);
 /* Its `about`, broken into lines. */
 void options_about(const command *cmd);
 
+/* "300000", "500M", "1.5G", with units of 1024, as the value of --where; a misuse if it is none. */
+int size_parse(const char *where, const char *text, int64_t *out);
+
+/* ---- fields of a group -------------------------------------------------------------------------- */
+
+/* Misuse that begins with `subject`, unless the library takes the value; the coefficients may not be
+ * `custom`, a list that only a config file can have. */
+int field_set(muon_group *group, const char *field, const char *value, const char *subject);
+
+/* Field `index` of muon_group_count_fields(). */
+muon_field field_at(size_t index);
+
 #endif

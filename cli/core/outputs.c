@@ -1,7 +1,5 @@
 #include "cli/core/outputs.h"
 
-#include "cli/core/grow.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +21,7 @@ int outputs_open(outputs *out, const char *dir)
 
 static struct output *stage(outputs *out, const char *name)
 {
-    out->list = grow(out->list, out->count, sizeof *out->list);
+    out->list = cli_grow(out->list, out->count, sizeof *out->list);
     struct output *file = &out->list[out->count++];
     file->final = cli_format("%s/%s", out->dir, name);
     file->staged = cli_format("%s/%s.new", out->dir, name);

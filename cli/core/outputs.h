@@ -5,7 +5,7 @@
 #ifndef CLI_OUTPUTS_H
 #define CLI_OUTPUTS_H
 
-#include "cli/core/tensors.h"
+#include "cli/core/files.h"
 
 typedef struct outputs {
     const char *dir;

@@ -1,7 +1,5 @@
 #include "cli/plan/case.h"
 
-#include "cli/core/names.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* muonctl plan - who would orthogonalize what on many ranks, and what that costs, without any of
  * them. */
 #include "cli/core/commands.h"
-#include "cli/core/names.h"
 #include "cli/plan/models.h"
 #include "cli/plan/outcome.h"
 #include "muon/plan.h"

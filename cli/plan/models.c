@@ -1,6 +1,5 @@
 #include "cli/plan/models.h"
 
-#include "cli/core/names.h"
 #include "cli/plan/units.h"
 
 #include <ctype.h>

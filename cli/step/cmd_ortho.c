@@ -1,8 +1,8 @@
 /* muonctl ortho - every matrix of a file replaced by the nearest orthogonal one. */
 #include "cli/core/commands.h"
 #include "cli/core/compute.h"
+#include "cli/core/files.h"
 #include "cli/core/launch.h"
-#include "cli/core/tensors.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
 #include "muon/plan.h"
 
 #include "cli/core/launch.h"
-#include "cli/core/names.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* muonctl train - a language model over bytes, trained by Muon. */
 #include "cli/core/commands.h"
-#include "cli/train/work.h"
+#include "cli/train/options.h"
 
 #include <limits.h>
 

@@ -2,8 +2,7 @@
 
 #include "cli/config/node.h"
 #include "cli/core/launch.h"
-#include "cli/core/names.h"
-#include "cli/core/size.h"
+#include "cli/core/options.h"
 #include "cli/plan/case.h"
 
 #include <stdio.h>
@@ -58,7 +57,8 @@ static int find_model(model_config *out, const char *name)
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", model_config_name(i));
         names_offer(&nearest, model_config_name(i));
     }
-    return cli_misuse("--model: unknown model '%s'; known: %s%s", name, known, names_hint(&nearest));
+    return cli_misuse("--model: unknown model '%s'; known: %s%s", name, known,
+                      names_hint(&nearest));
 }
 
 static int read_model_file(model_config *out, const char *path)

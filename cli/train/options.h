@@ -3,7 +3,6 @@
 #define CLI_TRAIN_OPTIONS_H
 
 #include "cli/core/compute.h"
-
 #include "train/model/sample.h"
 #include "train/run/run.h"
 
@@ -26,5 +25,9 @@ int train_options_resolve(train_options *o);
 
 /* Prints the named models. */
 int train_options_list(void);
+
+enum { TRAIN_INTERRUPTED = 130 }; /* the exit code after Ctrl-C, as shells have it */
+
+int train_work(train_options *o);
 
 #endif

@@ -1,4 +1,4 @@
-#include "cli/train/work.h"
+#include "cli/train/options.h"
 
 #include "cli/core/launch.h"
 #include "cli/core/outputs.h"
