@@ -85,6 +85,8 @@ typedef struct bench_weights {
 int bench_check_adamw(const float *weight, const float *grad, const bench_weights *start,
                       const muon_group *group, int steps, const char *what);
 
+/* ---- models ------------------------------------------------------------------------------------- */
+
 typedef struct model model;
 
 /* The model of this name, or a misuse that names the nearest. */
@@ -111,38 +113,19 @@ int64_t bench_params_numel(const muon_param *param);
 int bench_params_optimizer(bench_params *p, muon_opt **out, const compute *how,
                            const muon_comm *comm);
 
-typedef struct bench_ranks_settings {
-    const compute *how;
-    int repeat, as_table;
-    double min_time;
-} bench_ranks_settings;
+/* ---- drivers of their own ----------------------------------------------------------------------- */
 
-int bench_ranks_check(const char *model_name);
-/* text: the problem as the user wrote it. Collective. */
-int bench_ranks_run(const char *text, const char *model_name, const bench_ranks_settings *settings);
-
-typedef struct bench_save_settings {
-    const compute *how;
-    const char *dir;
-    int repeat, as_table;
-    double min_time;
-} bench_save_settings;
-
-int bench_save_check(const char *model_name);
-/* text: the problem as the user wrote it. Collective. */
-int bench_save_run(const char *text, const char *model_name, const bench_save_settings *settings);
-
-typedef struct bench_offload_settings {
-    const compute *how;
+typedef struct bench_settings {
+    compute how;
     const char *dir;
     int64_t ram_budget; /* bytes; 0: a quarter of the state */
     int repeat, as_table;
     double min_time;
-} bench_offload_settings;
+} bench_settings;
 
-int bench_offload_check(const char *model_name);
-/* text: the problem as the user wrote it. */
-int bench_offload_run(const char *text, const char *model_name,
-                      const bench_offload_settings *settings);
+/* Measures and prints. text: the problem as the user wrote it. Collective, but for offload. */
+int bench_ranks_run(const char *text, const model *m, const bench_settings *settings);
+int bench_save_run(const char *text, const model *m, const bench_settings *settings);
+int bench_offload_run(const char *text, const model *m, const bench_settings *settings);
 
 #endif

@@ -10,18 +10,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static compute how;
+static bench_settings settings = {.dir = "/tmp", .repeat = 7, .min_time = 1};
 static muon_backend_info computes;
-static int repeat = 7, as_table, list;
-static double min_time = 1;
-static const char *dir = "/tmp", *ram_budget;
-static int64_t budget_bytes;
+static int list;
+static const char *ram_budget;
 
 static const option options[] = {
     {.name = "repeat",
      .argument = "N",
      .type = OPTION_INTEGER,
-     .target = &repeat,
+     .target = &settings.repeat,
      .least = 1,
      .most = 1000,
      .standard = "7",
@@ -29,7 +27,7 @@ static const option options[] = {
     {.name = "min-time",
      .argument = "S",
      .type = OPTION_NUMBER,
-     .target = &min_time,
+     .target = &settings.min_time,
      .least = 0,
      .most = 3600,
      .standard = "1",
@@ -37,7 +35,7 @@ static const option options[] = {
     {.name = "dir",
      .argument = "DIR",
      .type = OPTION_TEXT,
-     .target = &dir,
+     .target = &settings.dir,
      .standard = "/tmp",
      .help = "where the files of save: and offload: are"},
     {.name = "ram-budget",
@@ -48,10 +46,10 @@ static const option options[] = {
      .help = "offload: bytes of state in memory, like 500M"},
     {.name = "table",
      .type = OPTION_FLAG,
-     .target = &as_table,
+     .target = &settings.as_table,
      .help = "a table instead of JSON lines"},
     {.name = "list", .type = OPTION_FLAG, .target = &list, .help = "print what PROBLEM can be"},
-    COMPUTE_OPTIONS(how),
+    COMPUTE_OPTIONS(settings.how),
 };
 
 static const bench_kind *const kinds[] = {&bench_ns,     &bench_adamw, &bench_momentum,
@@ -64,48 +62,27 @@ static const char *const standard_problems[] = {"ns:768x2048",  "ns:1024x4096", 
 enum { NSTANDARD = sizeof standard_problems / sizeof standard_problems[0] };
 
 /* Problems that are not rated against the machine's best are measured by drivers of their own. */
-typedef struct driver {
-    const char *prefix, *grammar, *help;
+static const struct driver {
+    const char *name, *grammar, *help;
     int many_ranks; /* under mpirun, too */
-    int (*check)(const char *model_name);
-    int (*run)(const char *text, const char *model_name);
-} driver;
-
-static int run_ranks(const char *text, const char *model_name)
-{
-    bench_ranks_settings settings = {&how, repeat, as_table, min_time};
-    return bench_ranks_run(text, model_name, &settings);
-}
-
-static int run_save(const char *text, const char *model_name)
-{
-    bench_save_settings settings = {&how, dir, repeat, as_table, min_time};
-    return bench_save_run(text, model_name, &settings);
-}
-
-static int run_offload(const char *text, const char *model_name)
-{
-    bench_offload_settings settings = {&how, dir, budget_bytes, repeat, as_table, min_time};
-    return bench_offload_run(text, model_name, &settings);
-}
-
-static const driver drivers[] = {
-    {"ranks:", "ranks:MODEL", "the same on all ranks of mpirun, against one of them", 1,
-     bench_ranks_check, run_ranks},
-    {"save:", "save:MODEL", "a checkpoint, saved and loaded, against one plain file", 1,
-     bench_save_check, run_save},
-    {"offload:", "offload:MODEL", "a step with its state in a file, against memory", 0,
-     bench_offload_check, run_offload},
+    int (*run)(const char *text, const model *m, const bench_settings *settings);
+} drivers[] = {
+    {"ranks", "ranks:MODEL", "the same on all ranks of mpirun, against one of them", 1,
+     bench_ranks_run},
+    {"save", "save:MODEL", "a checkpoint, saved and loaded, against one plain file", 1,
+     bench_save_run},
+    {"offload", "offload:MODEL", "a step with its state in a file, against memory", 0,
+     bench_offload_run},
 };
 enum { NDRIVERS = sizeof drivers / sizeof drivers[0] };
 
 /* The driver of a problem and what follows the ':', or NULL. */
-static const driver *find_driver(const char *text, const char **rest)
+static const struct driver *find_driver(const char *text, const char **rest)
 {
     for (size_t i = 0; i < NDRIVERS; i++) {
-        size_t length = strlen(drivers[i].prefix);
-        if (strncmp(text, drivers[i].prefix, length) != 0) continue;
-        *rest = text + length;
+        size_t length = strlen(drivers[i].name);
+        if (strncmp(text, drivers[i].name, length) != 0 || text[length] != ':') continue;
+        *rest = text + length + 1;
         return &drivers[i];
     }
     return NULL;
@@ -137,12 +114,13 @@ static const bench_kind *find_kind(const char *text, const char **rest)
 static int check(const char *text)
 {
     const char *rest;
-    const driver *own = find_driver(text, &rest);
+    const model *m;
+    const struct driver *own = find_driver(text, &rest);
     if (launch_size() > 1 && !(own && own->many_ranks))
         return cli_misuse("'%s' is for one process; under mpirun there are ranks:MODEL and "
                           "save:MODEL",
                           text);
-    if (own) return own->check(rest);
+    if (own) return bench_model_find(rest, &m);
     const bench_kind *kind = find_kind(text, &rest);
     if (kind && *rest) return kind->check(rest);
     if (kind) return cli_misuse("'%s' is incomplete: %s", text, kind->grammar);
@@ -151,9 +129,8 @@ static int check(const char *text)
     names_start(&nearest, name);
     for (size_t i = 0; i < NKINDS; i++)
         names_offer(&nearest, kinds[i]->name);
-    names_offer(&nearest, "ranks");
-    names_offer(&nearest, "save");
-    names_offer(&nearest, "offload");
+    for (size_t i = 0; i < NDRIVERS; i++)
+        names_offer(&nearest, drivers[i].name);
     int code = cli_misuse("unknown problem '%s'%s", text, names_hint(&nearest));
     free(name);
     return code;
@@ -169,7 +146,7 @@ static int measure(bench_problem *problem, bench_machine *machine, outcome *best
 {
     double start = cli_now();
     *best = (outcome){.runs = 0};
-    for (int turn = 0; turn <= repeat || cli_now() - start < min_time; turn++) {
+    for (int turn = 0; turn <= settings.repeat || cli_now() - start < settings.min_time; turn++) {
         bench_sample sample;
         double peak = machine ? bench_machine_rate(machine) : 0;
         DO(problem->run(problem, &sample));
@@ -193,7 +170,7 @@ static void print_json(const char *text, const bench_problem *problem, const out
     json_object_set_new(line, "peak", known ? report_number(1e-9 * best->peak) : json_null());
     json_object_set_new(line, "ratio",
                         known ? report_number(best->rate / best->peak) : json_null());
-    json_object_set_new(line, "threads", json_integer(how.threads));
+    json_object_set_new(line, "threads", json_integer(settings.how.threads));
     json_object_set_new(line, "unit", json_string(memory ? "GB/s" : "GFLOP/s"));
     json_object_set_new(line, "algorithm",
                         problem->algorithm ? json_string(problem->algorithm) : json_null());
@@ -221,14 +198,18 @@ static int bench(const char *text)
     bench_problem *problem = NULL;
     outcome best;
     const char *rest;
-    const driver *own = find_driver(text, &rest);
-    if (own) return own->run(text, rest);
-    DO(find_kind(text, &rest)->create(&problem, rest, &how));
+    const struct driver *own = find_driver(text, &rest);
+    if (own) {
+        const model *m;
+        DO(bench_model_find(rest, &m));
+        return own->run(text, m, &settings);
+    }
+    DO(find_kind(text, &rest)->create(&problem, rest, &settings.how));
     if (isatty(STDERR_FILENO)) fprintf(stderr, "%s ...\n", text);
-    bench_machine *machine = bench_machine_create(problem->limit, problem->bytes, &how);
+    bench_machine *machine = bench_machine_create(problem->limit, problem->bytes, &settings.how);
     int code = measure(problem, machine, &best);
     bench_machine_destroy(machine);
-    if (code == CLI_DONE) (as_table ? print_row : print_json)(text, problem, &best);
+    if (code == CLI_DONE) (settings.as_table ? print_row : print_json)(text, problem, &best);
     fflush(stdout);
     problem->destroy(problem);
     return code;
@@ -236,18 +217,18 @@ static int bench(const char *text)
 
 static int bench_all(int noperands, char **operands)
 {
-    DO(compute_resolve(&how));
-    DO(compute_ask(how.backend, &computes));
+    DO(compute_resolve(&settings.how));
+    DO(compute_ask(settings.how.backend, &computes));
     if (noperands == 0 && launch_size() > 1)
         return cli_misuse("under mpirun name a problem: ranks:MODEL or save:MODEL");
-    if (ram_budget) DO(size_parse("ram-budget", ram_budget, &budget_bytes));
+    if (ram_budget) DO(size_parse("ram-budget", ram_budget, &settings.ram_budget));
     int rated = noperands == 0; /* is there a row for the table? */
     const char *rest;
     for (int i = 0; i < noperands; i++) {
         DO(check(operands[i]));
         if (!find_driver(operands[i], &rest)) rated = 1;
     }
-    if (as_table && rated) {
+    if (settings.as_table && rated) {
         compute_print(&computes);
         printf("%-28s %11s %9s %9s %6s\n", "problem", "seconds", "rate", "peak", "ratio");
     }

@@ -33,7 +33,7 @@ typedef struct way {                /* to the file and back */
 enum { DIRECT, CACHED, WAYS };
 
 typedef struct offload_problem {
-    const bench_offload_settings *settings;
+    const bench_settings *settings;
     bench_params m;
     float **grads;
     runner memory, file;
@@ -56,8 +56,8 @@ static int create(offload_problem *p, runner *r, const char *dir, int cached)
     muon_config_init(&config, sizeof config);
     config.groups = p->m.groups;
     config.ngroups = BENCH_NGROUPS;
-    config.threads = p->settings->how->threads;
-    config.backend = p->settings->how->backend;
+    config.threads = p->settings->how.threads;
+    config.backend = p->settings->how.backend;
     config.offload_dir = dir;
     config.offload_budget = dir ? p->budget : 0;
     config.offload_cached = cached;
@@ -252,7 +252,7 @@ static void print_json(const char *text, const offload_problem *p)
     const way *cached = &p->ways[CACHED], *direct = &p->ways[DIRECT];
     json_t *line = json_object();
     json_object_set_new(line, "problem", json_string(text));
-    json_object_set_new(line, "threads", json_integer(p->settings->how->threads));
+    json_object_set_new(line, "threads", json_integer(p->settings->how.threads));
     json_object_set_new(line, "seconds", report_number(cached->seconds));
     json_object_set_new(line, "seconds_memory", report_number(cached->seconds_memory));
     json_object_set_new(line, "ratio", report_number(cached->seconds / cached->seconds_memory));
@@ -310,19 +310,10 @@ static int work(offload_problem *p, const char *text)
     return CLI_DONE;
 }
 
-int bench_offload_check(const char *model_name)
+int bench_offload_run(const char *text, const model *m, const bench_settings *settings)
 {
-    const model *found;
-    return bench_model_find(model_name, &found);
-}
-
-int bench_offload_run(const char *text, const char *model_name,
-                      const bench_offload_settings *settings)
-{
-    const model *found;
-    DO(bench_model_find(model_name, &found));
     offload_problem p = {.settings = settings};
-    bench_params_create(&p.m, found);
+    bench_params_create(&p.m, m);
     int code = work(&p, text);
     destroy(&p, &p.memory);
     destroy(&p, &p.file);

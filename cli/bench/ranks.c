@@ -171,9 +171,9 @@ static void print_text(const char *text, const ranks_problem *p, const compute *
                p->last.phase_min[i], p->last.phase_max[i]);
 }
 
-static int work(ranks_problem *p, const char *text, const bench_ranks_settings *settings)
+static int work(ranks_problem *p, const char *text, const bench_settings *settings)
 {
-    const compute *how = settings->how;
+    const compute *how = &settings->how;
     int code = launch_rank() ? CLI_DONE : create_team(p, &p->alone, how, NULL);
     DO(launch_agree(code));
     DO(launch_agree(create_team(p, &p->together, how, launch_comm())));
@@ -186,18 +186,10 @@ static int work(ranks_problem *p, const char *text, const bench_ranks_settings *
     return CLI_DONE;
 }
 
-int bench_ranks_check(const char *model_name)
+int bench_ranks_run(const char *text, const model *m, const bench_settings *settings)
 {
-    const model *found;
-    return bench_model_find(model_name, &found);
-}
-
-int bench_ranks_run(const char *text, const char *model_name, const bench_ranks_settings *settings)
-{
-    const model *found;
-    DO(bench_model_find(model_name, &found));
     ranks_problem p = {.runs = 0};
-    bench_params_create(&p.m, found);
+    bench_params_create(&p.m, m);
     int code = work(&p, text, settings);
     free_team(&p.alone, p.m.count);
     free_team(&p.together, p.m.count);

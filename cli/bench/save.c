@@ -273,14 +273,14 @@ static void print_text(const char *text, const save_problem *p)
            gigabytes / b->load, b->plain_read, gigabytes / b->plain_read, b->plain_read / b->load);
 }
 
-static int work(save_problem *p, const char *text, const bench_save_settings *settings)
+static int work(save_problem *p, const char *text, const bench_settings *settings)
 {
     int64_t id = launch_rank() == 0 ? getpid() : 0; /* nobody else's files */
     launch_sum(&id, 1);
     p->root = cli_format("%s/muon-bench-save-%lld", settings->dir, (long long)id);
     p->plain_path = cli_format("%s/muon-bench-plain-%lld", settings->dir, (long long)id);
     p->plain_before = cli_format("%s/muon-bench-plain-%lld-before", settings->dir, (long long)id);
-    DO(launch_agree(bench_params_optimizer(&p->m, &p->opt, settings->how, launch_comm())));
+    DO(launch_agree(bench_params_optimizer(&p->m, &p->opt, &settings->how, launch_comm())));
     allocate(p);
     DO(launch_agree(fill(p, 0)));
     DO(measure(p, settings->repeat, settings->min_time));
@@ -289,18 +289,10 @@ static int work(save_problem *p, const char *text, const bench_save_settings *se
     return CLI_DONE;
 }
 
-int bench_save_check(const char *model_name)
+int bench_save_run(const char *text, const model *m, const bench_settings *settings)
 {
-    const model *found;
-    return bench_model_find(model_name, &found);
-}
-
-int bench_save_run(const char *text, const char *model_name, const bench_save_settings *settings)
-{
-    const model *found;
-    DO(bench_model_find(model_name, &found));
     save_problem p = {.runs = 0};
-    bench_params_create(&p.m, found);
+    bench_params_create(&p.m, m);
     int code = work(&p, text, settings);
     if (p.root) remove_root(&p);
     destroy(&p);
