@@ -29,7 +29,6 @@ enum { NPEERS = sizeof peers / sizeof peers[0] };
 int ckpt_peer_find(const ckpt_peer **out, const char *which, const char *name)
 {
     names_nearest nearest;
-    char known[128] = "";
     names_start(&nearest, name);
     for (size_t i = 0; i < NPEERS; i++) {
         if (peers[i].is_own && strcmp(which, "from") != 0) continue;
@@ -38,10 +37,8 @@ int ckpt_peer_find(const ckpt_peer **out, const char *which, const char *name)
             return CLI_DONE;
         }
         names_offer(&nearest, peers[i].name);
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
-                 peers[i].name);
     }
-    return cli_misuse("--%s: '%s' is unknown; known: %s%s", which, name, known,
+    return cli_misuse("--%s: '%s' is unknown; known: %s%s", which, name, nearest.known,
                       names_hint(&nearest));
 }
 

@@ -102,7 +102,6 @@ static int read_choice(const node *at, const char *const *choices, int *out)
 {
     if (!json_is_string(at->value)) return node_fail_type(at, "a string");
     const char *text = json_string_value(at->value);
-    char known[256] = "";
     names_nearest nearest;
     names_start(&nearest, text);
     for (int i = 0; choices[i]; i++) {
@@ -111,11 +110,9 @@ static int read_choice(const node *at, const char *const *choices, int *out)
             *out = i;
             return CLI_DONE;
         }
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", choices[i]);
         names_offer(&nearest, choices[i]);
     }
-    return node_fail(at, "'%s' is unknown; known: %s%s", text, known, names_hint(&nearest));
+    return node_fail(at, "'%s' is unknown; known: %s%s", text, nearest.known, names_hint(&nearest));
 }
 
 static int read_texts(const node *at, node_texts *out)

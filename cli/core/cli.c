@@ -170,6 +170,9 @@ void names_start(names_nearest *nearest, const char *wanted)
 
 void names_offer(names_nearest *nearest, const char *candidate)
 {
+    size_t used = strlen(nearest->known);
+    snprintf(nearest->known + used, sizeof nearest->known - used, "%s%s", used ? ", " : "",
+             candidate);
     const char *const pair[] = {nearest->best ? nearest->best : candidate, candidate};
     nearest->best = muon_name_suggest(nearest->wanted, pair, 2);
 }

@@ -60,6 +60,7 @@ void *cli_grow(void *list, size_t count, size_t size);
  * names_hint, which is "; did you mean 'lr'?" or "" if nothing is near. */
 typedef struct names_nearest {
     const char *wanted, *best;
+    char known[256]; /* all that were offered: "a, b, c" */
     char hint[96];
 } names_nearest;
 

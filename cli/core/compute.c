@@ -21,12 +21,9 @@ static int available_threads(void)
 
 int compute_resolve(compute *settings)
 {
-    /* The library knows the names; the smallest object there is asks it. */
-    muon_ortho *probe = NULL;
-    if (settings->backend &&
-        muon_ortho_create(&probe, 1, 1, 1, NULL, 1, settings->backend) != MUON_OK)
+    muon_backend_info info;
+    if (settings->backend && muon_backend_get(settings->backend, &info, sizeof info) != MUON_OK)
         return cli_misuse("--backend: %s", muon_last_error());
-    muon_ortho_destroy(probe);
     if (settings->threads == 0) settings->threads = available_threads();
     return CLI_DONE;
 }

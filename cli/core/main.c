@@ -4,6 +4,22 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Checkpoints on disk. None of its commands changes what it reads. */
+static const command *const ckpt_parts[] = {&ckpt_ls,      &ckpt_verify, &ckpt_inspect, &ckpt_diff,
+                                            &ckpt_convert, &ckpt_import, &ckpt_export};
+
+static const command cmd_ckpt = {
+    .name = "ckpt",
+    .summary = "look at, check, compare and convert checkpoints",
+    .about = "Works on checkpoints that muon_save or 'muonctl train' wrote, and on plain "
+             "safetensors files where that makes sense. What is read is never changed.",
+    .parts = ckpt_parts,
+    .nparts = sizeof ckpt_parts / sizeof ckpt_parts[0],
+    .example = "  muonctl ckpt ls checkpoints\n"
+               "  muonctl ckpt diff checkpoints/step-00001000 checkpoints/step-00002000\n"
+               "  muonctl ckpt import state.safetensors checkpoints --from torch",
+};
+
 static const command *const commands[] = {&cmd_ortho, &cmd_step, &cmd_explain, &cmd_plan,
                                           &cmd_train, &cmd_ckpt, &cmd_bench};
 

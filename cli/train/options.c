@@ -50,14 +50,10 @@ static int find_model(model_config *out, const char *name)
 {
     if (model_config_named(out, name)) return CLI_DONE;
     names_nearest nearest;
-    char known[256] = "";
     names_start(&nearest, name);
-    for (size_t i = 0; model_config_name(i); i++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", model_config_name(i));
+    for (size_t i = 0; model_config_name(i); i++)
         names_offer(&nearest, model_config_name(i));
-    }
-    return cli_misuse("--model: unknown model '%s'; known: %s%s", name, known,
+    return cli_misuse("--model: unknown model '%s'; known: %s%s", name, nearest.known,
                       names_hint(&nearest));
 }
 
