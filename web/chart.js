@@ -339,11 +339,12 @@ const chart = (() => {
 
     // values[from * n + to]; the darker, the more, on a logarithmic scale.
     const matrix = how => figure(how, width => {
-        const n = how.n, side = Math.min(width - 60, 460), cell = side / n, left = 46, top = 24;
+        const n = how.n, left = Math.ceil(widthOf(how.short(n - 1))) + 26, top = 24;
+        const side = Math.min(width - left - 14, 460), cell = side / n;
         const list = how.values.filter(value => value > 0), high = most(list), low = Math.max(least(list), high / 1e4);
         const strength = value => high > low ? 0.14 + 0.86 * Math.max(0, Math.log(value / low)) / Math.log(high / low) : 1;
-        const parts = [s('text', { x: at(left + side / 2), y: 12, 'text-anchor': 'middle' }, `to ${how.what} →`),
-            s('text', { transform: `translate(12 ${at(top + side / 2)}) rotate(-90)`, 'text-anchor': 'middle' }, `← from ${how.what}`),
+        const parts = [s('text', { x: at(left + side / 2), y: 12, 'text-anchor': 'middle' }, 'to rank →'),
+            s('text', { transform: `translate(12 ${at(top + side / 2)}) rotate(-90)`, 'text-anchor': 'middle' }, '← from rank'),
             s('rect', { class: 'track', x: left, y: top, width: at(side), height: at(side) })];
         const gap = cell > 8 ? 1 : 0;
         how.values.forEach((value, i) => {

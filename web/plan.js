@@ -104,7 +104,7 @@ const trafficOf = (title, what, values) => {
     const top = values.indexOf(Math.max(...values));
     const own = size > 1 ? ` ${units.percent(inside / total)} stays among the ${Math.round(size)} ranks of a square on the diagonal.` : '';
     return chart.matrix({
-        title, n: groups, values, what: size > 1 ? 'ranks from' : 'rank', format: units.bytes, long: groupName, short: group => String(firstOf(group)),
+        title, n: groups, values, format: units.bytes, long: groupName, short: group => String(firstOf(group)),
         text: `${what} ${units.bytes(total)} in all; most from ${groupName(Math.floor(top / groups))} to ${groupName(top % groups)}, ${units.bytes(values[top])}.${own} The stronger the colour, the more, on a logarithmic scale.`,
     });
 };

@@ -20,6 +20,7 @@ enum { MOST_RUNS = 2 };
 typedef struct session {
     train_options *o;
     metrics *lines;                 /* rank 0's; NULL: none */
+    trace *events;                  /* the same, of the first run */
     int lines_go_on;                /* the file was there, and has earlier steps */
     char *metrics, *report, *trace; /* paths, for free; NULL: not wanted */
     outputs out;                    /* rank 0's; count 0: none */
@@ -128,6 +129,21 @@ static int close_metrics(session *s)
     return metrics_close(lines) == MUON_OK ? CLI_DONE : cli_fail_library();
 }
 
+/* Of the first run, if it has a step to take. */
+static int open_trace(session *s, const train_record *record)
+{
+    if (launch_rank() != 0 || !s->trace || record != s->records) return CLI_DONE;
+    return train_trace_open(&s->events, s->trace, record) == MUON_OK ? CLI_DONE
+                                                                     : cli_fail_library();
+}
+
+static int close_trace(session *s, muon_status status)
+{
+    trace *events = s->events;
+    s->events = NULL;
+    return train_trace_close(events, status) == MUON_OK ? CLI_DONE : cli_fail_library();
+}
+
 /* ---- one run ------------------------------------------------------------------------------------ */
 
 /* What a run's calls return is the same on every rank, unless the ranks have lost each other. */
@@ -142,12 +158,14 @@ static int settle(muon_status status)
 static int take_steps(session *s, train_run *run, progress *shown, const train_record *record)
 {
     while (!train_run_is_over(run)) {
-        size_t before = record->nsteps;
+        int64_t before = record->totals.steps;
         int64_t saves = record->saves;
         muon_status status = train_run_step(run);
-        int taken = record->nsteps > before; /* also if it was one too many that was skipped */
+        int taken =
+            record->totals.steps > before; /* also if it was one too many that was skipped */
         if (taken) progress_step(shown, record);
         if (taken && s->lines) metrics_step(s->lines, record);
+        if (taken && s->events && record == s->records) train_trace_step(s->events, record);
         if (status == MUON_OK) status = train_run_save(run);
         if (record->saves > saves) progress_saved(shown, record);
         if (status != MUON_OK) progress_end(shown);
@@ -212,6 +230,7 @@ static int run_once(session *s, const train_settings *settings)
     DO(settle(train_run_create(&run, settings, launch_comm(), record)));
     progress_start(&shown, launch_rank() == 0 && !s->o->quiet ? stderr : NULL, record);
     int code = launch_agree(open_metrics(s, record));
+    if (code == CLI_DONE && !train_run_is_over(run)) code = launch_agree(open_trace(s, record));
     if (code == CLI_DONE) code = take_steps(s, run, &shown, record);
     if (code == CLI_DONE) code = launch_agree(end_run(s, run, record));
     train_run_destroy(run);
@@ -247,7 +266,7 @@ static int run_all(session *s)
 
 static void print_run(const train_record *r)
 {
-    double tokens = (double)r->tokens_per_step * (double)r->nsteps;
+    double tokens = (double)r->tokens_per_step * (double)r->totals.steps;
     double validation = r->validations[r->nvalidations - 1].loss, best = r->best.loss;
     printf("%-6s%7lld%8lld", r->label, (long long)train_record_done(r), (long long)r->skipped);
     if (r->nsteps == 0) { /* all of them were taken before */
@@ -284,8 +303,7 @@ static int write_results(session *s)
     if (launch_rank() != 0) return CLI_DONE;
     DO(close_metrics(s));
     if (s->o->out_dir) DO(outputs_commit(&s->out));
-    if (s->trace && train_trace_write(s->trace, &s->records[0]) != MUON_OK)
-        return cli_fail_library();
+    DO(close_trace(s, MUON_OK));
     if (s->report && train_report_write(s->report, s->records, s->nrecords) != MUON_OK)
         return cli_fail_library();
     return CLI_DONE;
@@ -327,6 +345,7 @@ int train_work(train_options *o)
     choose_paths(&s);
     DO(launch_start());
     int code = work(&s);
+    if (s.events) train_trace_close(s.events, MUON_E_IO); /* it is not complete */
     if (s.lines && close_metrics(&s) != CLI_DONE && code == CLI_DONE) code = CLI_FAILED;
     if (s.out.dir) outputs_close(&s.out);
     if (s.saves.dir) outputs_close(&s.saves);

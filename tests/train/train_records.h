@@ -117,13 +117,20 @@ static inline void made_spectra(train_record *r)
     }
 }
 
+/* Who changes a step before it is added, and who looks at the record when it was; either may be NULL. */
+typedef struct made_watch {
+    void (*change)(train_step *step, train_rank_step *ranks);
+    void (*look)(void *user, const train_record *record);
+    void *user;
+} made_watch;
+
 /* A run as it usually is, with a validation after each 25 steps. */
-static inline train_record made_record(const made_run *how)
+static inline train_record made_watched(const made_run *how, const made_watch *watch)
 {
     enum { EVERY = 25 };
     train_record r = {0};
     double now = 0.2;
-    assert_ok(train_record_create(&r, how->steps, EVERY, how->nranks));
+    assert_ok(train_record_create(&r, how->steps, how->nranks));
     testlib_seed(how->is_muon ? 7 : 8);
     r.label = how->label;
     r.description = made_text("small, 4 layers of width 128, 0.84 M parameters; this project's "
@@ -136,13 +143,15 @@ static inline train_record made_record(const made_run *how)
     for (int64_t i = 0; i <= how->done; i++) {
         train_validation v = {i, made_loss(how, (double)i) + 0.03 + 0.004 * testlib_gauss()};
         if (i % EVERY == 0 || i == how->done) train_record_validate(&r, &v);
+        if (i > 0 && watch->look) watch->look(watch->user, &r);
         if (i == how->done) break;
         for (int rank = 0; rank < how->nranks; rank++)
             made_rank_step(&ranks[rank], how, rank);
         train_step step = {.step = i + 1};
         made_step(&step, ranks, how, now);
-        train_record_add(&r, &step, ranks);
         now += step.seconds;
+        if (watch->change) watch->change(&step, ranks);
+        train_record_add(&r, &step, ranks);
     }
     free(ranks);
     r.seconds = now;
@@ -154,6 +163,11 @@ static inline train_record made_record(const made_run *how)
                          "ranks of a step are the same as the matrix of the plan, and the "
                          "message is\n * the first of the parameters. */\n");
     return r;
+}
+
+static inline train_record made_record(const made_run *how)
+{
+    return made_watched(how, &(made_watch){.user = NULL});
 }
 
 #endif

@@ -8,60 +8,65 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-muon_status report_file_open(report_file *file)
+static void drop(report_file *file)
 {
+    free(file->path);
+    free(file->staged);
     *file = (report_file){.out = NULL};
-    file->out = open_memstream(&file->text, &file->length);
-    REQUIRE(file->out, E_NOMEM, "no memory for a text");
-    return MUON_OK;
 }
 
-/* `path` is what the caller knows the file by. */
-static muon_status write_to(const char *name, const char *path, const report_file *file)
-{
-    FILE *out = fopen(name, "w");
-    REQUIRE(out, E_IO, "%s: cannot be written: %s", path, strerror(errno));
-    errno = 0;
-    int lost = fwrite(file->text, 1, file->length, out) != file->length;
-    int error = errno;
-    if (fclose(out) != 0 && !lost) {
-        lost = 1;
-        error = errno;
-    }
-    REQUIRE(!lost, E_IO, "%s: cannot be written: %s", path, strerror(error ? error : EIO));
-    return MUON_OK;
-}
-
-static muon_status replace(const char *path, const report_file *file)
+static muon_status name(report_file *file, const char *path)
 {
     static const char suffix[] = ".new";
+    struct stat info;
     size_t length = strlen(path);
-    char *staged = NULL;
-    TRY(CALLOC(&staged, length + sizeof suffix, "the name of a file"));
-    memcpy(staged, path, length);
-    memcpy(staged + length, suffix, sizeof suffix);
-    muon_status status = write_to(staged, path, file);
-    if (status == MUON_OK && rename(staged, path) != 0)
-        status = muon__fail(MUON_E_IO, "%s: cannot be written: %s", path, strerror(errno));
-    if (status != MUON_OK) unlink(staged);
-    free(staged);
+    TRY(muon__strdup(&file->path, path));
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return MUON_OK;
+    TRY(CALLOC(&file->staged, length + sizeof suffix, "the name of a file"));
+    memcpy(file->staged, path, length);
+    memcpy(file->staged + length, suffix, sizeof suffix);
+    return MUON_OK;
+}
+
+static muon_status start(report_file *file, const char *path)
+{
+    TRY(name(file, path));
+    file->out = fopen(file->staged ? file->staged : file->path, "w");
+    REQUIRE(file->out, E_IO, "%s: cannot be written: %s", path, strerror(errno));
+    return MUON_OK;
+}
+
+muon_status report_file_open(report_file *file, const char *path)
+{
+    REQUIRE(path && *path, E_ARG, "a file needs a name");
+    *file = (report_file){.out = NULL};
+    muon_status status = start(file, path);
+    if (status != MUON_OK) drop(file);
     return status;
 }
 
-static muon_status save(const char *path, const report_file *file)
+static muon_status finish(report_file *file)
 {
-    struct stat info;
-    REQUIRE(path && *path, E_ARG, "a file needs a name");
-    if (stat(path, &info) != 0 || S_ISREG(info.st_mode)) return replace(path, file);
-    return write_to(path, path, file);
+    int lost = ferror(file->out);
+    if (lost) fputc('\n', file->out); /* why is forgotten by now: what fails again says it again */
+    errno = 0;
+    lost |= fflush(file->out) != 0;
+    int error = errno;
+    if (fclose(file->out) != 0 && !lost) {
+        lost = 1;
+        error = errno;
+    }
+    REQUIRE(!lost, E_IO, "%s: cannot be written: %s", file->path, strerror(error ? error : EIO));
+    return MUON_OK;
 }
 
-muon_status report_file_close(report_file *file, const char *path, muon_status status)
+muon_status report_file_close(report_file *file, muon_status status)
 {
-    int lost = ferror(file->out) | fclose(file->out);
-    if (status == MUON_OK && lost) status = muon__fail(MUON_E_NOMEM, "%s: no memory for it", path);
-    if (status == MUON_OK) status = save(path, file);
-    free(file->text);
-    *file = (report_file){.out = NULL};
+    muon_status written = finish(file);
+    if (status == MUON_OK) status = written;
+    if (status == MUON_OK && file->staged && rename(file->staged, file->path) != 0)
+        status = muon__fail(MUON_E_IO, "%s: cannot be written: %s", file->path, strerror(errno));
+    if (status != MUON_OK && file->staged) unlink(file->staged);
+    drop(file);
     return status;
 }

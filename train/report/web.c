@@ -72,9 +72,9 @@ static muon_status put_page(FILE *out, const char *page, const json_t *data)
 muon_status web_write(const char *path, const unsigned char *page, json_t *data)
 {
     report_file file;
-    muon_status status = report_file_open(&file);
+    muon_status status = report_file_open(&file, path);
     if (status == MUON_OK)
-        status = report_file_close(&file, path, put_page(file.out, (const char *)page, data));
+        status = report_file_close(&file, put_page(file.out, (const char *)page, data));
     json_decref(data);
     return status;
 }

@@ -12,8 +12,7 @@
 
 enum {
     PREFIX = sizeof "train." - 1,
-    MOST_VALIDATIONS = 4096, /* that are saved: a header is to stay small */
-    VALIDATION_TEXT = 64     /* "1000 1.2345678901234567; " */
+    VALIDATION_TEXT = 64 /* "1000 1.2345678901234567; " */
 };
 
 /* ---- the list ----------------------------------------------------------------------------------- */
@@ -143,22 +142,25 @@ muon_status facts_of_settings(facts *f, const train_run *run)
 
 /* ---- how far the run is ------------------------------------------------------------------------- */
 
-/* "0 5.5452; 25 2.31": all validations, or the newest of very many and the best of the others. */
+static size_t print_validation(char *to, size_t used, const train_validation *v)
+{
+    return (size_t)snprintf(to + used, VALIDATION_TEXT, "%s%lld %.17g", used ? "; " : "",
+                            (long long)v->step, v->loss);
+}
+
+/* "0 5.5452; 25 2.31": the history, and the best in its place. */
 static muon_status add_validations(facts *f, const train_record *r)
 {
     char *list = NULL;
-    size_t first = r->nvalidations > MOST_VALIDATIONS ? r->nvalidations - MOST_VALIDATIONS : 0;
-    size_t best = 0, used = 0;
-    for (size_t i = 1; i < first; i++) {
-        double loss = r->validations[i].loss, least = r->validations[best].loss;
-        if (loss < least || isnan(least)) best = i;
-    }
-    TRY(CALLOC(&list, (size_t)VALIDATION_TEXT * (MOST_VALIDATIONS + 1),
-               "metadata of a checkpoint"));
-    for (size_t i = first ? first - 1 : 0; i < r->nvalidations; i++) {
-        const train_validation *v = &r->validations[i < first ? best : i];
-        used += (size_t)snprintf(list + used, VALIDATION_TEXT, "%s%lld %.17g", used ? "; " : "",
-                                 (long long)v->step, v->loss);
+    size_t used = 0;
+    int64_t before = -1;
+    TRY(CALLOC(&list, (size_t)VALIDATION_TEXT * (r->nvalidations + 2), "metadata of a checkpoint"));
+    for (size_t i = 0; i < r->nvalidations; i++) {
+        const train_validation *v = &r->validations[i];
+        if (r->best.step > before && r->best.step < v->step)
+            used += print_validation(list, used, &r->best);
+        used += print_validation(list, used, v);
+        before = v->step;
     }
     put(f, FACT_IGNORED, "train.validations", list);
     return MUON_OK;
@@ -166,7 +168,7 @@ static muon_status add_validations(facts *f, const train_record *r)
 
 static int64_t tokens_of(const train_record *r)
 {
-    return r->tokens_before + r->tokens_per_step * (int64_t)r->nsteps;
+    return r->tokens_before + r->tokens_per_step * r->totals.steps;
 }
 
 static muon_status add_progress(facts *f, const train_run *run)
@@ -259,12 +261,8 @@ static muon_status read_validations(train_record *r, const muon_checkpoint *save
 {
     const char *word = muon_checkpoint_get_metadata(saved, "train.validations"), *at = word;
     int64_t before = -1;
-    size_t count = 1;
     REQUIRE(word, E_NAME, "%s: not of a training run: its metadata has no train.validations",
             muon_checkpoint_get_path(saved));
-    for (const char *c = word; *c; c++)
-        count += *c == ';';
-    TRY(train_record_make_room(r, count));
     while (*at) {
         const char *here = at;
         train_validation v;

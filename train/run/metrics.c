@@ -120,7 +120,7 @@ static void seconds(FILE *out, const train_step *s)
 
 void metrics_step(metrics *m, const train_record *record)
 {
-    const train_step *s = &record->steps[record->nsteps - 1];
+    const train_step *s = train_record_last(record);
     const train_validation *v = &record->validations[record->nvalidations - 1];
     FILE *out = m->file;
     fprintf(out, "{\"run\":\"%s\",\"step\":%lld", record->label, (long long)s->step);

@@ -36,7 +36,7 @@ static void print_rate(char *text, size_t size, double rate)
 
 static int print_line(char *line, size_t size, const train_record *r)
 {
-    const train_step *last = &r->steps[r->nsteps - 1];
+    const train_step *last = train_record_last(r);
     size_t recent = r->nsteps < RECENT ? r->nsteps : RECENT;
     double all = 0, optimizer = 0;
     for (size_t i = r->nsteps - recent; i < r->nsteps; i++) {
@@ -47,7 +47,7 @@ static int print_line(char *line, size_t size, const train_record *r)
     print_rate(rate, sizeof rate, (double)(r->tokens_per_step * (int64_t)recent) / all);
     if (r->skipped) snprintf(skipped, sizeof skipped, "  skipped %lld", (long long)r->skipped);
     double left =
-        (double)(r->planned - last->step) * (last->begin + last->seconds) / (double)r->nsteps;
+        (double)(r->planned - last->step) * (last->begin + last->seconds) / (double)r->totals.steps;
     return snprintf(line, size,
                     "step %lld/%lld  loss %.4f  val %.4f  %s tokens/s  optimizer %.0f %%%s  ETA %s",
                     (long long)last->step, (long long)r->planned, last->loss,
@@ -68,7 +68,7 @@ static int cut_to_terminal(FILE *out, char *line, int width)
 void progress_step(progress *p, const train_record *record)
 {
     if (!p->out) return;
-    const train_step *last = &record->steps[record->nsteps - 1];
+    const train_step *last = train_record_last(record);
     double now = last->begin + last->seconds;
     int validated = record->validations[record->nvalidations - 1].step == last->step;
     int due = now - p->printed >= (p->is_live ? pause_live : pause_log);

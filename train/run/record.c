@@ -7,20 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static muon_status take(train_record *r, int64_t steps, int64_t every)
+static muon_status take(train_record *r)
 {
-    /* Besides the regular ones there is a validation before the first step and one after the last. */
-    TRY(CALLOC(&r->steps, (size_t)steps, "the record of a run"));
-    TRY(CALLOC(&r->rank_steps, (size_t)steps * (size_t)r->nranks, "the record of a run"));
-    r->room = (size_t)(steps / every + 2);
-    TRY(CALLOC(&r->validations, r->room, "the record of a run"));
+    TRY(CALLOC(&r->steps, TRAIN_HISTORY + 1, "the record of a run"));
+    TRY(CALLOC(&r->validations, TRAIN_HISTORY + 1, "the record of a run"));
+    TRY(CALLOC(&r->rank_steps, (size_t)r->nranks, "the record of a run"));
     return CALLOC(&r->ranks, (size_t)r->nranks, "the record of a run");
 }
 
-muon_status train_record_create(train_record *record, int64_t steps, int64_t every, int nranks)
+muon_status train_record_create(train_record *record, int64_t steps, int nranks)
 {
     train_record r = {.nranks = nranks, .planned = steps};
-    muon_status status = take(&r, steps, every);
+    muon_status status = take(&r);
     if (status == MUON_OK)
         *record = r;
     else
@@ -44,21 +42,9 @@ void train_record_free(train_record *record)
     *record = (train_record){.label = NULL};
 }
 
-muon_status train_record_make_room(train_record *record, size_t validations)
-{
-    train_validation *more = NULL;
-    size_t room = record->room + validations;
-    TRY(CALLOC(&more, room, "the record of a run"));
-    memcpy(more, record->validations, record->nvalidations * sizeof *more);
-    free(record->validations);
-    record->validations = more;
-    record->room = room;
-    return MUON_OK;
-}
-
 int64_t train_record_done(const train_record *record)
 {
-    return record->resumed + (int64_t)record->nsteps;
+    return record->resumed + record->totals.steps;
 }
 
 double train_record_optimizer_share(const train_record *record)
@@ -68,6 +54,27 @@ double train_record_optimizer_share(const train_record *record)
 }
 
 /* ---- adding ------------------------------------------------------------------------------------- */
+
+/* How far apart the ones that stay are, when `count` have come. */
+static int64_t stride_after(int64_t count)
+{
+    int64_t stride = 1;
+    while (count > TRAIN_HISTORY * stride)
+        stride *= 2;
+    return stride;
+}
+
+/* The place for one more in a history of which `n` are kept and `count` have come. The newest is only a
+ * guest if its turn was not due; then the next takes its place. */
+static size_t make_place(void *items, size_t size, size_t n, int64_t count)
+{
+    int64_t before = stride_after(count);
+    if (n > 0 && (count - 1) % before != 0) n--;
+    if (stride_after(count + 1) == before) return n;
+    for (size_t i = 1; i < n / 2; i++)
+        memcpy((char *)items + i * size, (char *)items + 2 * i * size, size);
+    return n / 2;
+}
 
 static void add_seconds(double *sum, double seconds)
 {
@@ -102,22 +109,26 @@ static void add_totals(train_totals *t, const train_step *s)
     }
 }
 
-void train_record_add(train_record *record, const train_step *step, const train_rank_step *ranks)
+void train_record_add(train_record *r, const train_step *step, const train_rank_step *ranks)
 {
-    size_t nranks = (size_t)record->nranks;
-    memcpy(record->rank_steps + record->nsteps * nranks, ranks, nranks * sizeof *ranks);
-    record->steps[record->nsteps++] = *step;
-    add_totals(&record->totals, step);
-    for (size_t rank = 0; rank < nranks; rank++)
-        train_rank_step_add(&record->ranks[rank].seconds, &ranks[rank]);
+    size_t at = make_place(r->steps, sizeof *r->steps, r->nsteps, r->totals.steps);
+    r->steps[at] = *step;
+    r->nsteps = at + 1;
+    add_totals(&r->totals, step);
+    for (int rank = 0; rank < r->nranks; rank++) {
+        r->rank_steps[rank] = ranks[rank];
+        train_rank_step_add(&r->ranks[rank].seconds, &ranks[rank]);
+    }
 }
 
-void train_record_validate(train_record *record, const train_validation *validation)
+void train_record_validate(train_record *r, const train_validation *validation)
 {
-    int is_best = record->nvalidations == 0 || validation->loss < record->best.loss ||
-                  isnan(record->best.loss);
-    if (is_best) record->best = *validation;
-    record->validations[record->nvalidations++] = *validation;
+    size_t at = make_place(r->validations, sizeof *validation, r->nvalidations, r->validated);
+    if (r->validated == 0 || validation->loss < r->best.loss || isnan(r->best.loss))
+        r->best = *validation;
+    r->validations[at] = *validation;
+    r->nvalidations = at + 1;
+    r->validated++;
 }
 
 const train_step *train_record_last(const train_record *record)

@@ -1,9 +1,17 @@
-/* record.h - what a training run leaves behind: numbers of every step, in memory, for whoever shows them:
- * the progress line, JSON lines, the trace and the report. */
+/* record.h - what a training run leaves behind, for whoever shows it: the progress line, JSON lines, the trace
+ * and the page.
+ *
+ * Its size does not depend on how many steps there are. Totals count every step; of steps and validations a
+ * history of about TRAIN_HISTORY is kept: when that is full, every second one is dropped, and from then on
+ * only every second new one stays. The newest is always the last of it, as a guest if
+ * its turn is not due. Whoever wants every step, as metrics
+ * and trace do, takes it when it is the newest. */
 #ifndef TRAIN_RECORD_H
 #define TRAIN_RECORD_H
 
 #include "train/run/facts.h"
+
+enum { TRAIN_HISTORY = 2048 }; /* even */
 
 typedef struct train_step {
     int64_t step; /* 1, 2, ... */
@@ -64,14 +72,15 @@ typedef struct train_record {
     facts settings;
     int64_t parameters, tokens_per_step;
     int nranks, threads;
-    int64_t planned; /* steps of the whole run */
-    train_step *steps;
-    train_rank_step *rank_steps; /* [nsteps][nranks] */
+    int64_t planned;   /* steps of the whole run */
+    train_step *steps; /* the history */
     size_t nsteps;
+    train_rank_step *rank_steps; /* [nranks] of the newest step */
     train_totals totals;
-    train_validation *validations;
-    train_validation best;     /* of them; a NaN is never best, if there is another */
-    size_t nvalidations, room; /* that are there; that there is memory for */
+    train_validation *validations; /* the history */
+    size_t nvalidations;
+    int64_t validated;     /* how many there were */
+    train_validation best; /* of all; a NaN is never best, if there is another */
     train_spectrum *spectra;
     size_t nspectra;
     train_rank *ranks; /* [nranks] */
@@ -89,11 +98,11 @@ typedef struct train_record {
     double saved_seconds, save_seconds;
 } train_record;
 
-/* Room for a run of so many steps, and a validation after each of `every` of them. */
-muon_status train_record_create(train_record *record, int64_t steps, int64_t every, int nranks);
+/* For a run of so many steps. */
+muon_status train_record_create(train_record *record, int64_t steps, int nranks);
 void train_record_free(train_record *record); /* zeros are fine */
 
-/* Adds a step, with the seconds of all ranks, or a validation. There must be room. */
+/* Adds a step, with the seconds of all ranks, or a validation. */
 void train_record_add(train_record *record, const train_step *step, const train_rank_step *ranks);
 void train_record_validate(train_record *record, const train_validation *validation);
 /* to += from, but for what is not a time: clocks may say anything. */
@@ -101,9 +110,6 @@ void train_rank_step_add(train_rank_step *to, const train_rank_step *from);
 
 /* The newest step; there must be one. */
 const train_step *train_record_last(const train_record *record);
-
-/* For so many validations more. */
-muon_status train_record_make_room(train_record *record, size_t validations);
 
 /* Steps that the run has behind it, with those before it was resumed. */
 int64_t train_record_done(const train_record *record);

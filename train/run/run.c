@@ -152,7 +152,7 @@ static muon_status name_machine(train_run *run)
 static muon_status start_record(train_run *run)
 {
     const train_settings *s = &run->settings;
-    TRY(train_record_create(run->record, s->schedule.steps, s->validate_every, run->size));
+    TRY(train_record_create(run->record, s->schedule.steps, run->size));
     run->record->label = s->optimizer.muon ? "Muon" : "AdamW";
     run->record->parameters = model_numel(run->model);
     run->record->tokens_per_step = (int64_t)s->batch * s->model.context;

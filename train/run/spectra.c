@@ -166,7 +166,7 @@ static muon_status decompose(train_run *run, const update *updates, const muon_g
 
 static muon_status fill(train_run *run, update *updates, float **shard)
 {
-    const train_step *last = &run->record->steps[run->record->nsteps - 1];
+    const train_step *last = train_record_last(run->record);
     muon_group group;
     muon_group_init(&group, sizeof group);
     TRY(muon_opt_get_group(run->opt.opt, 0, &group)); /* of the matrices */
@@ -177,9 +177,9 @@ static muon_status fill(train_run *run, update *updates, float **shard)
 
 muon_status train_run_fill_spectra(train_run *run)
 {
-    size_t steps = run->record->nsteps;
     int is_muon = muon_plan_count_matrices(muon_opt_get_plan(run->opt.opt)) > 0;
-    if (!is_muon || steps == 0 || run->record->steps[steps - 1].skipped) return MUON_OK;
+    if (!is_muon || run->record->nsteps == 0 || train_record_last(run->record)->skipped)
+        return MUON_OK;
     update updates[MOST] = {{.u = NULL}};
     float *shard = NULL;
     muon_status status = fill(run, updates, &shard);

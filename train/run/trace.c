@@ -2,19 +2,22 @@
  * follow each other to the digit, whatever clocks have said. */
 #include "train/run/trace.h"
 
-#include "base/status.h"
+#include "base/memory.h"
 #include "train/report/file.h"
 #include "train/report/web.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 
 enum { FIRST_PROCESS = 1 }; /* process 0 is the idle one for Perfetto */
 
-typedef struct writer {
-    FILE *out;
+struct trace {
+    report_file file;
+    FILE *out; /* the file's */
     int events;
-} writer;
+    int64_t *at; /* [nranks] where each rank is, in nanoseconds */
+};
 
 typedef struct slice {
     int64_t begin, end; /* nanoseconds */
@@ -35,7 +38,7 @@ static void put_string(FILE *out, const char *text)
 }
 
 /* Starts an event; the caller adds its arguments and ends it. */
-static void event(writer *w, char kind, const char *name, int process)
+static void event(trace *w, char kind, const char *name, int process)
 {
     fprintf(w->out, "%s\n{\"ph\":\"%c\",\"pid\":%d,\"tid\":1,\"name\":", w->events++ ? "," : "",
             kind, process);
@@ -43,19 +46,19 @@ static void event(writer *w, char kind, const char *name, int process)
 }
 
 /* In microseconds, which is what the format has. */
-static void time_of(writer *w, const char *key, int64_t ns)
+static void time_of(trace *w, const char *key, int64_t ns)
 {
     fprintf(w->out, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
 }
 
-static void put_slice(writer *w, const char *name, int process, const slice *s)
+static void put_slice(trace *w, const char *name, int process, const slice *s)
 {
     event(w, 'X', name, process);
     time_of(w, "ts", s->begin);
     time_of(w, "dur", s->end - s->begin);
 }
 
-static void end_event(writer *w)
+static void end_event(trace *w)
 {
     fputs("}", w->out);
 }
@@ -69,7 +72,7 @@ static slice place(int64_t *at, double seconds, const slice *outer)
     return s;
 }
 
-static void put_part(writer *w, const char *name, int process, const slice *s)
+static void put_part(trace *w, const char *name, int process, const slice *s)
 {
     if (s->end == s->begin) return;
     put_slice(w, name, process, s);
@@ -77,7 +80,7 @@ static void put_part(writer *w, const char *name, int process, const slice *s)
 }
 
 /* JSON has no number for NaN and infinity. */
-static void argument(writer *w, const char *key, double value, int *count)
+static void argument(trace *w, const char *key, double value, int *count)
 {
     if (!isfinite(value)) return;
     fprintf(w->out, "%s\"%s\":%.9g", (*count)++ ? "," : "", key, value);
@@ -85,7 +88,7 @@ static void argument(writer *w, const char *key, double value, int *count)
 
 /* ---- the run ------------------------------------------------------------------------------------ */
 
-static void name_process(writer *w, int process, const char *name, int order)
+static void name_process(trace *w, int process, const char *name, int order)
 {
     event(w, 'M', "process_name", process);
     fputs(",\"args\":{\"name\":", w->out);
@@ -97,7 +100,7 @@ static void name_process(writer *w, int process, const char *name, int order)
     end_event(w);
 }
 
-static void name_processes(writer *w, const train_record *run)
+static void name_processes(trace *w, const train_record *run)
 {
     char name[128];
     for (int rank = 0; rank < run->nranks; rank++) {
@@ -108,7 +111,7 @@ static void name_processes(writer *w, const train_record *run)
     name_process(w, FIRST_PROCESS + run->nranks, name, 0);
 }
 
-static void put_optimizer(writer *w, const train_rank_step *r, int process, const slice *outer)
+static void put_optimizer(trace *w, const train_rank_step *r, int process, const slice *outer)
 {
     int64_t at = outer->begin;
     put_part(w, "optimizer", process, outer);
@@ -118,7 +121,7 @@ static void put_optimizer(writer *w, const train_rank_step *r, int process, cons
     }
 }
 
-static void put_step(writer *w, const train_step *step, const train_rank_step *r, int process,
+static void put_step(trace *w, const train_step *step, const train_rank_step *r, int process,
                      int64_t *at)
 {
     enum { MODEL, REDUCE, OPTIMIZER, GATHER, PARTS };
@@ -149,15 +152,7 @@ static void put_step(writer *w, const train_step *step, const train_rank_step *r
     put_part(w, "gather weights", process, &parts[GATHER]);
 }
 
-static void put_rank(writer *w, const train_record *run, int rank)
-{
-    int64_t at = 0;
-    for (size_t i = 0; i < run->nsteps; i++)
-        put_step(w, &run->steps[i], &run->rank_steps[i * (size_t)run->nranks + (size_t)rank],
-                 FIRST_PROCESS + rank, &at);
-}
-
-static void put_counter(writer *w, const train_record *run, const char *name, int64_t at,
+static void put_counter(trace *w, const train_record *run, const char *name, int64_t at,
                         double value)
 {
     if (!isfinite(value)) return;
@@ -167,33 +162,62 @@ static void put_counter(writer *w, const train_record *run, const char *name, in
     end_event(w);
 }
 
-static void put_numbers(writer *w, const train_record *run)
+static void put_validation(trace *w, const train_record *run, int64_t at)
 {
-    size_t v = 0;
-    for (size_t i = 0; i < run->nsteps; i++) {
-        const train_step *s = &run->steps[i];
-        int64_t begin = nanoseconds(s->begin), end = begin + nanoseconds(s->seconds);
-        for (; v < run->nvalidations && run->validations[v].step < s->step; v++)
-            put_counter(w, run, "validation loss", begin, run->validations[v].loss);
-        put_counter(w, run, "loss", end, s->loss);
-        put_counter(w, run, "learning rate", begin, s->lr);
-        put_counter(w, run, "gradient norm", end, s->grad_norm);
-    }
-    for (; v < run->nvalidations; v++)
-        put_counter(w, run, "validation loss", nanoseconds(run->seconds), run->validations[v].loss);
+    if (run->nvalidations)
+        put_counter(w, run, "validation loss", at, run->validations[run->nvalidations - 1].loss);
 }
 
-muon_status train_trace_write(const char *path, const train_record *run)
+/* ---- the file ----------------------------------------------------------------------------------- */
+
+static muon_status start(trace *t, const char *path, const train_record *run)
 {
-    report_file file;
+    TRY(CALLOC(&t->at, (size_t)run->nranks, "a trace"));
+    TRY(report_file_open(&t->file, path));
+    t->out = t->file.out;
+    fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", t->out);
+    name_processes(t, run);
+    put_validation(t, run, 0);
+    return MUON_OK;
+}
+
+static void drop(trace *t)
+{
+    free(t->at);
+    free(t);
+}
+
+muon_status train_trace_open(trace **out, const char *path, const train_record *run)
+{
+    trace *t = NULL;
     REQUIRE(path && run, E_ARG, "a trace needs a path and a run");
-    TRY(report_file_open(&file));
-    writer w = {.out = file.out};
-    fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", w.out);
-    name_processes(&w, run);
+    TRY(CALLOC(&t, 1, "a trace"));
+    muon_status status = start(t, path, run);
+    if (status == MUON_OK)
+        *out = t;
+    else
+        drop(t);
+    return status;
+}
+
+void train_trace_step(trace *t, const train_record *run)
+{
+    const train_step *s = train_record_last(run);
+    int64_t begin = nanoseconds(s->begin), end = begin + nanoseconds(s->seconds);
     for (int rank = 0; rank < run->nranks; rank++)
-        put_rank(&w, run, rank);
-    put_numbers(&w, run);
-    fputs("\n]}\n", w.out);
-    return report_file_close(&file, path, MUON_OK);
+        put_step(t, s, &run->rank_steps[rank], FIRST_PROCESS + rank, &t->at[rank]);
+    put_counter(t, run, "loss", end, s->loss);
+    put_counter(t, run, "learning rate", begin, s->lr);
+    put_counter(t, run, "gradient norm", end, s->grad_norm);
+    if (run->nvalidations && run->validations[run->nvalidations - 1].step == s->step)
+        put_validation(t, run, end);
+}
+
+muon_status train_trace_close(trace *t, muon_status status)
+{
+    if (!t) return status;
+    fputs("\n]}\n", t->out);
+    status = report_file_close(&t->file, status);
+    drop(t);
+    return status;
 }

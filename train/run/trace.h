@@ -9,7 +9,14 @@
 
 #include "train/run/record.h"
 
-/* The file appears when it is complete: on failure there is none, or the old one. */
-muon_status train_trace_write(const char *path, const train_record *run);
+typedef struct trace trace;
+
+/* run->label and run->nranks must be there, and a validation that was before the first step. */
+muon_status train_trace_open(trace **out, const char *path, const train_record *run);
+/* The newest step of the run, with its validation if there was one. */
+void train_trace_step(trace *t, const train_record *run);
+/* The file appears when it is complete: if status is not MUON_OK, or nothing can be written, there is none, or
+ * the old one. t is gone in any case; NULL is fine. */
+muon_status train_trace_close(trace *t, muon_status status);
 
 #endif
