@@ -76,8 +76,7 @@ static int is_set(const mode *m)
 
 static void make_fleet(fleet *f, int nranks)
 {
-    fleet_init(f);
-    fleet_mesh(f, "mesh", "fsdp", nranks, NULL);
+    fleet_fsdp(f, nranks);
     f->config.clip_norm = 1;
     f->groups[OTHERS].coefficients = MUON_COEFFICIENTS_POLAR_EXPRESS;
     f->groups[OTHERS].momentum_dtype = MUON_BF16;

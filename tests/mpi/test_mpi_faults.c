@@ -10,8 +10,7 @@ static const double short_timeout = 3;
 
 static void fill(fleet *f)
 {
-    fleet_init(f);
-    fleet_mesh(f, "mesh", "fsdp", world_size, NULL);
+    fleet_fsdp(f, world_size);
     fleet_add(f, MUONS, "tall", NULL, "0: fsdp", SHAPE(60, 20));
     fleet_add(f, MUONS, "wide", NULL, "0: fsdp", SHAPE(30, 40));
     fleet_add(f, MUONS, "whole", NULL, NULL, SHAPE(12, 12));

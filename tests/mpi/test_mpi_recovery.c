@@ -30,8 +30,7 @@ static int oversleep(void *user, float *x, int64_t rows, int64_t cols, int64_t l
 static void fill(fleet *f, sleeper *s)
 {
     static char names[FLEET_PARAMS][16];
-    fleet_init(f);
-    fleet_mesh(f, "mesh", "fsdp", world_size, NULL);
+    fleet_fsdp(f, world_size);
     for (int i = 0; i < 12; i++) {
         snprintf(names[i], sizeof names[i], "w%d", i);
         fleet_add(f, MUONS, names[i], NULL, i % 2 ? "0: fsdp" : "1: fsdp", SHAPE(512, 384));

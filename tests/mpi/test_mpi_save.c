@@ -110,8 +110,7 @@ typedef struct vessel {
 
 static void launch(vessel *v)
 {
-    fleet_init(&v->f);
-    fleet_mesh(&v->f, "mesh", "fsdp", world_size, NULL);
+    fleet_fsdp(&v->f, world_size);
     fleet_add(&v->f, MUONS, "wide", NULL, "1: fsdp", SHAPE(40, 90));
     fleet_add(&v->f, MUONS, "tall", NULL, "0: fsdp", SHAPE(90, 30));
     fleet_add(&v->f, ADAMWS, "norm", NULL, "0: fsdp", SHAPE(41));

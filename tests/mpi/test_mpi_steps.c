@@ -70,8 +70,7 @@ TEST(threads_and_small_waves_do_too)
 /* A few tensors, cut by rows over all ranks but for one that is whole on each. */
 static void fill(fleet *f)
 {
-    fleet_init(f);
-    fleet_mesh(f, "mesh", "fsdp", world_size, NULL);
+    fleet_fsdp(f, world_size);
     fleet_add(f, MUONS, "tall", NULL, "0: fsdp", SHAPE(90, 20));
     fleet_add(f, MUONS, "wide", NULL, "0: fsdp", SHAPE(30, 70));
     fleet_add(f, MUONS, "experts", "batch 1", "0: fsdp", SHAPE(5, 16, 24));

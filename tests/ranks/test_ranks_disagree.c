@@ -194,8 +194,7 @@ static void differ_in_threads(int rank, const muon_comm *comm, void *arg)
     ship s;
     rank_ok(ship_create(&s, &mine, comm));
     rank_ok(ship_run(&s, 1, t->steps));
-    const char *wrong = ship_compare(&s, t->whole);
-    rank_check(!wrong, "%s", wrong);
+    rank_same(&s, t->whole);
     ship_destroy(&s);
 }
 
@@ -204,11 +203,7 @@ TEST(ranks_may_have_different_numbers_of_threads)
     fleet f;
     fleet_init(&f);
     add_params(&f);
-    ship whole;
-    fleet_run_whole(&whole, &f, 3);
-    fleet_task t = {&f, &whole, 3};
-    ranks_run(RANKS, differ_in_threads, &t);
-    ship_destroy(&whole);
+    fleet_check_by(differ_in_threads, &f, RANKS, 3);
 }
 
 /* ---- Settings between steps */
@@ -269,8 +264,7 @@ static void set_differently(int rank, const muon_comm *comm, void *arg)
     rank_check(ship_digest(&s) == before, "something has changed");
     if (rank != ODD) rank_ok(t->setting->set(s.opt));
     rank_ok(ship_run(&s, 2, 3));
-    const char *wrong = ship_compare(&s, t->whole);
-    rank_check(!wrong, "%s", wrong);
+    rank_same(&s, t->whole);
     ship_destroy(&s);
 }
 
@@ -320,8 +314,7 @@ static void drift(int rank, const muon_comm *comm, void *arg)
         rank_ok(muon_opt_check_replicas(s.opt, s.buffers));
     }
     rank_ok(ship_run(&s, 3, 3));
-    const char *wrong = ship_compare(&s, t->whole);
-    rank_check(!wrong, "%s", wrong);
+    rank_same(&s, t->whole);
     ship_destroy(&s);
 }
 
@@ -330,11 +323,7 @@ TEST(replicas_stay_the_same_and_drift_of_one_bit_is_found)
     fleet f;
     fleet_init(&f);
     add_params(&f);
-    ship whole;
-    fleet_run_whole(&whole, &f, 3);
-    fleet_task t = {&f, &whole, 3};
-    ranks_run(RANKS, drift, &t);
-    ship_destroy(&whole);
+    fleet_check_by(drift, &f, RANKS, 3);
 }
 
 /* Somebody forgot to reduce a gradient over the replicas. */

@@ -11,8 +11,7 @@ enum { RANKS = 5 };
 
 static void fill(fleet *f)
 {
-    fleet_init(f);
-    fleet_mesh(f, "mesh", "fsdp", RANKS, NULL);
+    fleet_fsdp(f, RANKS);
     fleet_add(f, MUONS, "rows", NULL, "0: fsdp", SHAPE(11, 6));
     fleet_add(f, MUONS, "experts", "batch 1", "1: fsdp", SHAPE(3, 7, 4));
     fleet_add(f, OTHERS, "whole", NULL, NULL, SHAPE(6, 7))->copy_dtype = MUON_BF16;
@@ -64,8 +63,7 @@ static void run_rank(int rank, const muon_comm *comm, void *arg)
     (void)rank;
     rank_ok(ship_create(&s, t->f, comm));
     rank_ok(run(&s, t->change, NULL, t->results));
-    const char *wrong = ship_compare(&s, &t->whole);
-    rank_check(!wrong, "%s", wrong);
+    rank_same(&s, &t->whole);
     rank_ok(muon_opt_check_replicas(s.opt, s.buffers));
     ship_destroy(&s);
 }
@@ -219,8 +217,7 @@ static void clip_rank(int rank, const muon_comm *comm, void *arg)
     const float *layers[] = {rank == 4 ? NULL : logits[rank]}; /* the last one has no list at all */
     s.args.max_logits = layers;
     rank_ok(ship_step(&s));
-    const char *wrong = ship_compare(&s, &t->whole);
-    rank_check(!wrong, "%s", wrong);
+    rank_same(&s, &t->whole);
     ship_destroy(&s);
 }
 

@@ -210,8 +210,7 @@ static void step_without_expert(int rank, const muon_comm *comm, void *arg)
     rank_check(ship_digest(&s) == before, "something has changed");
     s.buffers[4].grad = s.grads[4];
     rank_ok(ship_run(&s, 3, 3));
-    const char *wrong = ship_compare(&s, t->whole);
-    rank_check(!wrong, "%s", wrong);
+    rank_same(&s, t->whole);
     ship_destroy(&s);
 }
 
@@ -269,8 +268,7 @@ static void move_buffers(int rank, const muon_comm *comm, void *arg)
         s.buffers[0].grad = s.grads[0];
         s.buffers[1].grad = s.grads[1];
     }
-    const char *wrong = ship_compare(&s, t->whole);
-    rank_check(!wrong, "%s", wrong);
+    rank_same(&s, t->whole);
     /* An overlap is found, too, although these very buffers were good a step ago. */
     void *good = s.buffers[1].param;
     if (rank == 1) s.buffers[1].param = s.buffers[0].param;
@@ -282,15 +280,10 @@ static void move_buffers(int rank, const muon_comm *comm, void *arg)
 TEST(buffers_may_move_and_are_not_known_by_address)
 {
     fleet f;
-    fleet_init(&f);
-    fleet_mesh(&f, "mesh", "fsdp", 3, NULL);
+    fleet_fsdp(&f, 3);
     fleet_add(&f, MUONS, "one", NULL, "0: fsdp", SHAPE(9, 6));
     fleet_add(&f, MUONS, "two", NULL, "0: fsdp", SHAPE(9, 6));
-    ship whole;
-    fleet_run_whole(&whole, &f, 4);
-    fleet_task t = {&f, &whole, 4};
-    ranks_run(3, move_buffers, &t);
-    ship_destroy(&whole);
+    fleet_check_by(move_buffers, &f, 3, 4);
 }
 
 /* ---- Gradients that are given back */
@@ -322,8 +315,7 @@ static void give_back(int rank, const muon_comm *comm, void *arg)
         rank_check(g.told[i] == want, "rank %d: '%s' was told %d times, want %d", rank,
                    mine.params[i].name, g.told[i], want);
     }
-    const char *wrong = ship_compare(&g.s, t->whole);
-    rank_check(!wrong, "%s", wrong);
+    rank_same(&g.s, t->whole);
     ship_destroy(&g.s);
 }
 

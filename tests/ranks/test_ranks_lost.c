@@ -46,8 +46,7 @@ static void listen(void *user, muon_log_level level, const char *message)
 
 static void add_params(fleet *f, muon_path path)
 {
-    fleet_init(f);
-    fleet_mesh(f, "mesh", "fsdp", RANKS, NULL);
+    fleet_fsdp(f, RANKS);
     static const char *const names[] = {"a", "b", "c", "d", "e", "g", "h", "i"};
     for (size_t i = 0; i < COUNT(names); i++)
         fleet_add(f, MUONS, names[i], NULL, i % 2 ? "0: fsdp" : "1: fsdp", SHAPE(40, 24));

@@ -202,8 +202,7 @@ static void run_long(int rank, const muon_comm *comm, void *arg)
 TEST(many_steps_leave_nothing_behind)
 {
     fleet f;
-    fleet_init(&f);
-    fleet_mesh(&f, "mesh", "fsdp", RANKS, NULL);
+    fleet_fsdp(&f, RANKS);
     fleet_add(&f, MUONS, "a", NULL, "0: fsdp", SHAPE(9, 6));
     fleet_add(&f, MUONS, "b", NULL, "1: fsdp", SHAPE(6, 9));
     fleet_add(&f, ADAMWS, "norm", NULL, "0: fsdp", SHAPE(5));

@@ -11,8 +11,7 @@ TEST(rows_that_do_not_divide_over_the_ranks)
 {
     for (int64_t rows = 9; rows <= 12; rows++) {
         fleet f;
-        fleet_init(&f);
-        fleet_mesh(&f, "mesh", "fsdp", 4, NULL);
+        fleet_fsdp(&f, 4);
         fleet_add(&f, MUONS, "tall", NULL, "0: fsdp", SHAPE(rows, 7));
         fleet_add(&f, MUONS, "wide", NULL, "0: fsdp", SHAPE(rows, 31));
         fleet_add(&f, ADAMWS, "norm", NULL, "0: fsdp", SHAPE(rows));
@@ -23,8 +22,7 @@ TEST(rows_that_do_not_divide_over_the_ranks)
 TEST(empty_shards_in_the_tail)
 {
     fleet f;
-    fleet_init(&f);
-    fleet_mesh(&f, "mesh", "fsdp", 4, NULL);
+    fleet_fsdp(&f, 4);
     /* 5 rows over 4 ranks are 2, 2, 1 and 0; 6 over 4 are 2, 2, 2 and 0. */
     fleet_add(&f, MUONS, "five", NULL, "0: fsdp", SHAPE(5, 8));
     fleet_add(&f, MUONS, "six", NULL, "0: fsdp", SHAPE(6, 8))->copy_dtype = MUON_BF16;
@@ -41,8 +39,7 @@ TEST(empty_shards_in_the_tail)
 TEST(fewer_rows_than_ranks)
 {
     fleet f;
-    fleet_init(&f);
-    fleet_mesh(&f, "mesh", "fsdp", 5, NULL);
+    fleet_fsdp(&f, 5);
     fleet_add(&f, MUONS, "one", NULL, "0: fsdp", SHAPE(1, 12));
     fleet_add(&f, MUONS, "two", NULL, "0: fsdp", SHAPE(2, 12));
     fleet_add(&f, MUONS, "four", NULL, "0: fsdp", SHAPE(4, 3));
@@ -55,8 +52,7 @@ TEST(fewer_rows_than_ranks)
 TEST(fewer_matrices_than_ranks)
 {
     fleet f;
-    fleet_init(&f);
-    fleet_mesh(&f, "mesh", "fsdp", 6, NULL);
+    fleet_fsdp(&f, 6);
     fleet_add(&f, MUONS, "first", NULL, "0: fsdp", SHAPE(24, 16));
     fleet_add(&f, MUONS, "second", NULL, "0: fsdp", SHAPE(16, 24));
     fleet_check(&f, 6, STEPS);
@@ -68,8 +64,7 @@ TEST(as_many_matrices_as_ranks_and_twice_as_many)
     static const char *const names[] = {"a", "b", "c", "d", "e", "g", "h", "i"};
     for (size_t n = 4; n <= 8; n += 4) {
         fleet f;
-        fleet_init(&f);
-        fleet_mesh(&f, "mesh", "fsdp", 4, NULL);
+        fleet_fsdp(&f, 4);
         for (size_t i = 0; i < n; i++)
             fleet_add(&f, MUONS, names[i], NULL, "0: fsdp", SHAPE(16, 12));
         fleet_check(&f, 4, STEPS);

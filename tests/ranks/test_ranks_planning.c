@@ -298,8 +298,7 @@ static void check_rules(int rank, const muon_comm *comm, void *arg)
 TEST(nothing_is_silently_routed_to_adamw)
 {
     fleet f;
-    fleet_init(&f);
-    fleet_mesh(&f, "mesh", "fsdp", 5, NULL);
+    fleet_fsdp(&f, 5);
     fleet_add(&f, MUONS, "fewer rows than ranks", NULL, "0: fsdp", SHAPE(3, 5));
     fleet_add(&f, MUONS, "one row", NULL, "1: fsdp", SHAPE(1, 9));
     fleet_add(&f, MUONS, "experts", "batch 1", "0: fsdp", SHAPE(4, 6, 2));

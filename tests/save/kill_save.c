@@ -64,8 +64,7 @@ static void rest(int64_t nanoseconds)
 
 static void make_model(fleet *f, int nranks)
 {
-    fleet_init(f);
-    fleet_mesh(f, "mesh", "fsdp", nranks, NULL);
+    fleet_fsdp(f, nranks);
     f->groups[OTHERS].momentum_dtype = MUON_BF16;
     fleet_add(f, MUONS, "tall", NULL, "0: fsdp", SHAPE(70, 20));
     fleet_add(f, MUONS, "wide", NULL, "1: fsdp", SHAPE(20, 60));

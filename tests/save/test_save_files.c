@@ -149,8 +149,7 @@ TEST(before_the_first_step_state_is_zero_and_so_are_the_steps)
 TEST(tiny_tensors_and_ranks_that_hold_nothing_of_them)
 {
     fleet f;
-    fleet_init(&f);
-    fleet_mesh(&f, "mesh", "fsdp", 8, NULL);
+    fleet_fsdp(&f, 8);
     static char names[24][24];
     for (int i = 0; i < 24; i++) {
         snprintf(names[i], sizeof names[i], "layers.%d.x", i);
@@ -162,8 +161,7 @@ TEST(tiny_tensors_and_ranks_that_hold_nothing_of_them)
 TEST(a_model_of_one_element)
 {
     fleet f;
-    fleet_init(&f);
-    fleet_mesh(&f, "mesh", "fsdp", 4, NULL);
+    fleet_fsdp(&f, 4);
     fleet_add(&f, MUONS, "w", NULL, "0: fsdp", SHAPE(1, 1));
     check_saved(&f, 4, 2);
 }

@@ -91,8 +91,7 @@ static void be_late(int rank, const muon_comm *comm, void *arg)
 static void begin(voyage *v)
 {
     memset(v, 0, sizeof *v);
-    fleet_init(&v->f);
-    fleet_mesh(&v->f, "mesh", "fsdp", RANKS, NULL);
+    fleet_fsdp(&v->f, RANKS);
     fleet_add(&v->f, MUONS, "columns", NULL, "1: fsdp", SHAPE(150, 91));
     fleet_add(&v->f, MUONS, "rows", NULL, "0: fsdp", SHAPE(100, 40))->dtype = MUON_BF16;
     fleet_add(&v->f, OTHERS, "whole", NULL, NULL, SHAPE(60, 50));

@@ -139,8 +139,7 @@ static void run_empty(int rank, const muon_comm *comm, void *arg)
 TEST(ranks_without_state_take_part)
 {
     fleet f;
-    fleet_init(&f);
-    fleet_mesh(&f, "mesh", "fsdp", RANKS, NULL);
+    fleet_fsdp(&f, RANKS);
     fleet_add(&f, MUONS, "w", NULL, "0: fsdp", SHAPE(2, 900));
     fleet_add(&f, ADAMWS, "norm", NULL, "0: fsdp", SHAPE(1));
     ranks_run(RANKS, run_empty, &f);

@@ -23,6 +23,12 @@ void fleet_init(fleet *f)
     f->groups[FROZEN].rule = MUON_RULE_FROZEN;
 }
 
+void fleet_fsdp(fleet *f, int nranks)
+{
+    fleet_init(f);
+    fleet_mesh(f, "mesh", "fsdp", nranks, NULL);
+}
+
 muon_mesh *fleet_mesh(fleet *f, const char *name, ...)
 {
     muon_mesh *added = &f->meshes[f->nmeshes++];

@@ -5,8 +5,7 @@
  * communicator it has the whole tensors. Two ships can be compared bit by bit.
  *
  *     fleet f;
- *     fleet_init(&f);
- *     fleet_mesh(&f, "mesh", "fsdp", 4, NULL);
+ *     fleet_fsdp(&f, 4);
  *     fleet_add(&f, MUONS, "w", NULL, "0: fsdp", SHAPE(10, 6));
  *     fleet_check(&f, 4, 3);     // 3 steps on 4 ranks have the bits of one process
  *
@@ -59,6 +58,8 @@ struct fleet {
 /* ---- The fleet (fleet.c) */
 
 void fleet_init(fleet *f);
+/* The same, with a mesh of one axis, fsdp. */
+void fleet_fsdp(fleet *f, int nranks);
 /* A mesh of (axis, size) pairs, then NULL. */
 __attribute__((sentinel)) muon_mesh *fleet_mesh(fleet *f, const char *name, ...);
 
@@ -112,6 +113,13 @@ const char *ship_compare_tensors(ship *s, const ship *whole);
 /* The same, and the last result. */
 const char *ship_compare(ship *s, const ship *whole);
 
+/* Inside of a rank: the ship has what one process has. */
+#define rank_same(s, whole)                                                                        \
+    do {                                                                                           \
+        const char *wrong_ = ship_compare((s), (whole));                                           \
+        rank_check(!wrong_, "%s", wrong_);                                                         \
+    } while (0)
+
 /* A number that changes with any bit of weights, copies and state. */
 uint64_t ship_digest(const ship *s);
 
@@ -128,5 +136,7 @@ void fleet_run_whole(ship *whole, const fleet *f, int steps);
 /* On so many ranks it is the same. */
 void fleet_check(const fleet *f, int nranks, int steps);
 void fleet_check_rank(int rank, const muon_comm *comm, void *task); /* one of them */
+/* The same by a function of the test's own, whose argument is a fleet_task. */
+void fleet_check_by(rank_fn fn, const fleet *f, int nranks, int steps);
 
 #endif

@@ -111,8 +111,7 @@ void fleet_check_rank(int rank, const muon_comm *comm, void *arg)
     (void)rank;
     rank_ok(ship_create(&s, t->f, comm));
     rank_ok(ship_run(&s, 1, t->steps));
-    const char *wrong = ship_compare(&s, t->whole);
-    rank_check(!wrong, "%s", wrong);
+    rank_same(&s, t->whole);
     ship_destroy(&s);
 }
 
@@ -122,11 +121,16 @@ void fleet_run_whole(ship *whole, const fleet *f, int steps)
     assert_ok(ship_run(whole, 1, steps));
 }
 
-void fleet_check(const fleet *f, int nranks, int steps)
+void fleet_check_by(rank_fn fn, const fleet *f, int nranks, int steps)
 {
     ship whole;
     fleet_run_whole(&whole, f, steps);
     fleet_task t = {f, &whole, steps};
-    ranks_run(nranks, fleet_check_rank, &t);
+    ranks_run(nranks, fn, &t);
     ship_destroy(&whole);
+}
+
+void fleet_check(const fleet *f, int nranks, int steps)
+{
+    fleet_check_by(fleet_check_rank, f, nranks, steps);
 }
