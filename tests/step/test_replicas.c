@@ -1,24 +1,7 @@
 /* muon_opt_check_replicas finds one bit that differs between replicas, and says where. */
-#include "muon/muon.h"
-#include "tests/world/ranks.h"
+#include "tests/world/fleet.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { NPARAMS = 6, REPLICATE = 3, FSDP = 2, RANKS = REPLICATE * FSDP, NUMEL = 12 * 16 };
-
-/* replicate x fsdp: ranks r, r + 2 and r + 4 hold the same. Everything fits NUMEL. */
-static const struct {
-    const char *name, *placement;
-    int group;
-    muon_dtype dtype;
-} tensors[NPARAMS] = {{"shards", "0: fsdp", 0, MUON_F32},
-                      {"whole", NULL, 0, MUON_BF16},
-                      {"alone", "0: replicate, fsdp", 0, MUON_F32},
-                      {"columns", "1: fsdp", 1, MUON_F32},
-                      {"norm", NULL, 1, MUON_BF16},
-                      {"frozen", NULL, 2, MUON_F32}};
+enum { COLUMNS = 3, FROZEN_PARAM = 5, REPLICATE = 3, FSDP = 2, RANKS = REPLICATE * FSDP };
 
 typedef struct job {
     int rank;          /* who has another bit, or -1 */
@@ -28,94 +11,52 @@ typedef struct job {
     const char *text; /* NULL: all is well */
 } job;
 
-typedef struct seat {
-    muon_config config;
-    muon_group groups[3];
-    muon_param params[NPARAMS];
-    muon_mesh mesh;
-    float weight[NPARAMS][NUMEL], grad[NPARAMS][NUMEL];
-    muon_buffers buffers[NPARAMS];
-    muon_opt *opt;
-} seat;
-
-static void sit_down(seat *s, const muon_comm *comm)
+/* replicate x fsdp: ranks r, r + 2 and r + 4 hold the same. */
+static void make_fleet(fleet *f)
 {
-    static const muon_rule rules[3] = {MUON_RULE_MUON, MUON_RULE_ADAMW, MUON_RULE_FROZEN};
-    memset(s, 0, sizeof *s);
-    for (int i = 0; i < 3; i++) {
-        muon_group_init(&s->groups[i], sizeof *s->groups);
-        s->groups[i].rule = rules[i];
-    }
-    s->groups[0].momentum_dtype = MUON_BF16;
-    muon_mesh_init(&s->mesh, sizeof s->mesh);
-    s->mesh.name = "hsdp";
-    s->mesh.naxes = 2;
-    s->mesh.axes[0] = "replicate";
-    s->mesh.axes[1] = "fsdp";
-    s->mesh.sizes[0] = REPLICATE;
-    s->mesh.sizes[1] = FSDP;
-    for (int i = 0; i < NPARAMS; i++) {
-        muon_param *p = &s->params[i];
-        muon_param_init(p, sizeof *p);
-        p->name = tensors[i].name;
-        p->ndim = 2;
-        p->shape[0] = 12;
-        p->shape[1] = 16;
-        p->group = tensors[i].group;
-        p->dtype = tensors[i].dtype;
-        p->mesh = "hsdp";
-        p->placement = tensors[i].placement;
-        for (int k = 0; k < NUMEL; k++)
-            s->grad[i][k] = (float)(k % 7 - i) / 8;
-        s->buffers[i] = (muon_buffers){s->weight[i], s->grad[i], NULL};
-    }
-    s->buffers[5] = (muon_buffers){NULL, NULL, NULL};
-    muon_config_init(&s->config, sizeof s->config);
-    s->config.groups = s->groups;
-    s->config.ngroups = 3;
-    s->config.meshes = &s->mesh;
-    s->config.nmeshes = 1;
-    s->config.comm = comm;
-    s->config.threads = 1;
-    rank_ok(muon_create(&s->opt, &s->config, s->params, NPARAMS));
+    fleet_init(f);
+    fleet_mesh(f, "hsdp", "replicate", REPLICATE, "fsdp", FSDP, NULL);
+    f->groups[MUONS].momentum_dtype = MUON_BF16;
+    fleet_add(f, MUONS, "shards", NULL, "0: fsdp", SHAPE(12, 16));
+    fleet_add(f, MUONS, "whole", NULL, NULL, SHAPE(12, 16))->dtype = MUON_BF16;
+    fleet_add(f, MUONS, "alone", NULL, "0: replicate, fsdp", SHAPE(12, 16));
+    fleet_add(f, ADAMWS, "columns", NULL, "1: fsdp", SHAPE(12, 16));
+    fleet_add(f, ADAMWS, "norm", NULL, NULL, SHAPE(12, 16))->dtype = MUON_BF16;
+    fleet_add(f, FROZEN, "frozen", NULL, NULL, SHAPE(12, 16));
+    for (size_t i = 0; i < f->nparams; i++)
+        f->params[i].mesh = "hsdp";
 }
 
-static void step(seat *s)
+/* Frozen weights need not be given, and there is memory behind the first shard. */
+static void create(ship *s, const fleet *f, const muon_comm *comm)
 {
-    muon_step_args args;
-    muon_step_args_init(&args, sizeof args);
-    args.buffers = s->buffers;
-    rank_ok(muon_step(s->opt, &args, NULL));
+    rank_ok(ship_create(s, f, comm));
+    free(s->buffers[FROZEN_PARAM].param);
+    s->buffers[FROZEN_PARAM].param = NULL;
+    s->buffers[0].param = realloc(s->buffers[0].param, 12 * 16 * sizeof(float));
+    rank_check(s->buffers[0].param, "no memory");
 }
 
-static unsigned char *find_thing(seat *s, const job *j)
+static unsigned char *find_thing(const ship *s, const job *j)
 {
-    if (strcmp(j->thing, "weight") == 0) {
-        for (int i = 0; i < NPARAMS; i++)
-            if (strcmp(s->params[i].name, j->param) == 0)
-                return (unsigned char *)s->weight[i] + j->byte;
-    }
-    char name[64];
-    snprintf(name, sizeof name, "%s.%s", j->param, j->thing);
-    for (size_t i = 0; i < muon_state_count(s->opt); i++) {
-        muon_tensor tensor;
-        rank_ok(muon_state_get(s->opt, i, &tensor, sizeof tensor));
-        if (strcmp(tensor.name, name) != 0) continue;
-        rank_check(j->byte < tensor.bytes, "%s has %zu bytes", name, tensor.bytes);
-        return (unsigned char *)tensor.data + j->byte;
-    }
-    rank_check(0, "there is no %s", name);
-    return NULL;
+    size_t i = 0;
+    while (strcmp(s->f->params[i].name, j->param) != 0)
+        i++;
+    if (strcmp(j->thing, "weight") == 0) return (unsigned char *)s->buffers[i].param + j->byte;
+    muon_tensor tensor = ship_state(s, i, j->thing);
+    rank_check(tensor.data, "%s has no %s", j->param, j->thing);
+    rank_check(j->byte < tensor.bytes, "%s has %zu bytes", tensor.name, tensor.bytes);
+    return (unsigned char *)tensor.data + j->byte;
 }
 
 static void disturb(int rank, const muon_comm *comm, void *arg)
 {
     const job *j = arg;
-    seat *s = calloc(1, sizeof *s);
-    rank_check(s, "no memory");
-    sit_down(s, comm);
-    step(s);
-    step(s);
+    fleet f;
+    ship own, *s = &own;
+    make_fleet(&f);
+    create(s, &f, comm);
+    rank_ok(ship_run(s, 1, 2));
     rank_ok(muon_opt_check_replicas(s->opt, s->buffers));
     rank_ok(muon_opt_check_replicas(s->opt, NULL));
     unsigned char *byte = rank == j->rank ? find_thing(s, j) : NULL;
@@ -132,9 +73,8 @@ static void disturb(int rank, const muon_comm *comm, void *arg)
     if (byte) *byte ^= 0x80;
     rank_ok(
         muon_opt_check_replicas(s->opt, s->buffers)); /* and the optimizer is as good as before */
-    step(s);
-    muon_destroy(s->opt);
-    free(s);
+    rank_ok(ship_run(s, 3, 3));
+    ship_destroy(s);
 }
 
 TEST(one_bit_is_found)
@@ -172,19 +112,19 @@ TEST(one_bit_is_found)
 static void give_too_little(int rank, const muon_comm *comm, void *arg)
 {
     (void)arg;
-    seat *s = calloc(1, sizeof *s);
-    rank_check(s, "no memory");
-    sit_down(s, comm);
-    muon_buffers kept = s->buffers[3];
-    if (rank == 4) s->buffers[3].param = NULL;
+    fleet f;
+    ship own, *s = &own;
+    make_fleet(&f);
+    create(s, &f, comm);
+    muon_buffers kept = s->buffers[COLUMNS];
+    if (rank == 4) s->buffers[COLUMNS].param = NULL;
     rank_fails(muon_opt_check_replicas(s->opt, s->buffers), MUON_E_ARG,
                "rank 4: param 'columns': the weight is NULL");
-    s->buffers[3] = kept;
+    s->buffers[COLUMNS] = kept;
     rank_fails(muon_opt_check_replicas(s->opt, rank == 2 ? NULL : s->buffers), MUON_E_DISAGREE,
                "buffers are given on rank 0, NULL on rank 2");
     rank_ok(muon_opt_check_replicas(s->opt, s->buffers));
-    muon_destroy(s->opt);
-    free(s);
+    ship_destroy(s);
 }
 
 TEST(arguments_are_agreed_on)
@@ -197,27 +137,14 @@ static void check_alone(int rank, const muon_comm *comm, void *arg)
 {
     (void)rank;
     (void)arg;
-    muon_group group;
-    muon_group_init(&group, sizeof group);
-    muon_param param;
-    muon_param_init(&param, sizeof param);
-    param.name = "w";
-    param.ndim = 2;
-    param.shape[0] = param.shape[1] = 4;
-    param.group = 0;
-    muon_config config;
-    muon_config_init(&config, sizeof config);
-    config.groups = &group;
-    config.ngroups = 1;
-    config.comm = comm;
-    config.threads = 1;
-    muon_opt *opt = NULL;
-    rank_ok(muon_create(&opt, &config, &param, 1));
-    float weight[16] = {0};
-    muon_buffers buffers = {weight, weight, NULL};
-    rank_ok(muon_opt_check_replicas(opt, &buffers));
-    rank_ok(muon_opt_check_replicas(opt, NULL));
-    muon_destroy(opt);
+    fleet f;
+    ship s;
+    fleet_init(&f);
+    fleet_add(&f, MUONS, "w", NULL, NULL, SHAPE(4, 4));
+    rank_ok(ship_create(&s, &f, comm));
+    rank_ok(muon_opt_check_replicas(s.opt, s.buffers));
+    rank_ok(muon_opt_check_replicas(s.opt, NULL));
+    ship_destroy(&s);
 }
 
 /* More parameters than one exchange can tell apart. */
