@@ -8,55 +8,31 @@
 #include "base/crc32c.h"
 #include "io/checkpoint/dir.h"
 #include "muon/checkpoint.h"
+#include "tests/support/scratch.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define CASE_STEP 1000
 #define CASE_DIR  "step-00001000"
 
 /* ---- Files */
 
-static char case_root[256];
+static char case_root[sizeof(scratch)];
 
 static inline void case_setup(void)
 {
-    const char *base = getenv("TMPDIR");
-    snprintf(case_root, sizeof case_root, "%s/muon-test-XXXXXX", base ? base : "/tmp");
-    assert_non_null(mkdtemp(case_root));
-}
-
-static inline void case_remove_at(int where, const char *name)
-{
-    int fd = openat(where, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            case_remove_at(fd, entry->d_name);
-    unlinkat(where, name, dir ? AT_REMOVEDIR : 0);
-    if (dir) closedir(dir);
-}
-
-/* A file, or a directory with all that is in it. */
-static inline void case_remove(const char *path)
-{
-    case_remove_at(AT_FDCWD, path);
+    snprintf(case_root, sizeof case_root, "%s", scratch_make().path);
 }
 
 static inline void case_teardown(void)
 {
-    case_remove(case_root);
+    scratch_remove_tree(case_root);
 }
 
 /* A path below the root; valid until the next call but seven. */
 static inline const char *case_path(const char *name)
 {
-    static char paths[8][512];
+    static char paths[8][1024];
     static int next;
     char *path = paths[next++ % 8];
     snprintf(path, sizeof paths[0], "%s/%s", case_root, name);
@@ -70,18 +46,6 @@ static inline const char *case_file(const char *name)
     return case_path(inner);
 }
 
-/* How many names there are in the root. */
-static inline int case_names(void)
-{
-    DIR *dir = opendir(case_root);
-    assert_non_null(dir);
-    int count = -2;
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
-}
-
 /* Some file systems sync a file that was emptied and written anew: it is never empty in between. */
 static inline void case_put(const char *path, const void *data, size_t bytes)
 {
@@ -90,21 +54,6 @@ static inline void case_put(const char *path, const void *data, size_t bytes)
     assert_int_equal(pwrite(fd, data, bytes, 0), bytes);
     assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
     assert_int_equal(close(fd), 0);
-}
-
-/* The whole file, a NUL behind it; the caller frees it. */
-static inline char *case_get(const char *path, size_t *bytes)
-{
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, 0, SEEK_END), 0);
-    *bytes = (size_t)ftell(file);
-    rewind(file);
-    char *data = calloc(1, *bytes + 1);
-    assert_non_null(data);
-    assert_int_equal(fread(data, 1, *bytes, file), *bytes);
-    fclose(file);
-    return data;
 }
 
 /* ---- The checkpoint */

@@ -8,17 +8,12 @@
 #include "base/crc32c.h"
 #include "io/checkpoint/dir.h"
 #include "io/sync.h"
+#include "tests/support/scratch.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-static char scratch[256];
+static scratch place;
 
 /* Valid until the next call but seven. */
 __attribute__((format(printf, 1, 2))) static inline const char *in_scratch(const char *format, ...)
@@ -26,7 +21,7 @@ __attribute__((format(printf, 1, 2))) static inline const char *in_scratch(const
     static char paths[8][768];
     static int next;
     char *path = paths[next++ % 8];
-    int used = snprintf(path, sizeof paths[0], "%s/", scratch);
+    int used = snprintf(path, sizeof paths[0], "%s/", place.path);
     va_list args;
     va_start(args, format);
     vsnprintf(path + used, sizeof paths[0] - (size_t)used, format, args);
@@ -34,97 +29,20 @@ __attribute__((format(printf, 1, 2))) static inline const char *in_scratch(const
     return path;
 }
 
-static inline void remove_all(const char *path)
-{
-    struct stat info;
-    if (lstat(path, &info) != 0) return;
-    if (!S_ISDIR(info.st_mode)) {
-        assert_int_equal(unlink(path), 0);
-        return;
-    }
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-        char inner[1024];
-        int length = snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
-        assert_true((size_t)length < sizeof inner);
-        remove_all(inner);
-    }
-    closedir(dir);
-    assert_int_equal(rmdir(path), 0);
-}
-
-/* In memory if there is such a place: thousands of small saves wear out nobody's patience there. */
 static inline void scratch_setup(void)
 {
-    const char *bases[] = {getenv("TMPDIR"), "/dev/shm", "/tmp"};
-    for (size_t i = 0; i < COUNT(bases); i++) {
-        if (!bases[i]) continue;
-        snprintf(scratch, sizeof scratch, "%s/muon-test-XXXXXX", bases[i]);
-        if (mkdtemp(scratch)) return;
-    }
-    fail_msg("no directory for files");
+    place = scratch_make_quick();
 }
 
 static inline void scratch_teardown(void)
 {
-    remove_all(scratch);
+    scratch_remove(&place);
 }
 
 static inline int exists(const char *path)
 {
     struct stat info;
     return lstat(path, &info) == 0;
-}
-
-static inline int open_files(void)
-{
-    int count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    if (!dir) return 0;
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
-}
-
-static inline void put_bytes(const char *path, const void *data, size_t bytes)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
-    assert_int_equal(fclose(file), 0);
-}
-
-static inline int compare_texts(const void *a, const void *b)
-{
-    return strcmp(a, b);
-}
-
-/* All names in a directory, ordered, with a space between; "" if there are none, or no directory.
- * */
-static inline const char *names_in(const char *path)
-{
-    enum { MOST = 64, LENGTH = 128 };
-    static char list[MOST * LENGTH];
-    char names[MOST][LENGTH];
-    size_t count = 0;
-    list[0] = '\0';
-    DIR *dir = opendir(path);
-    if (!dir) return list;
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-        assert_true(count < MOST && strlen(entry->d_name) < LENGTH);
-        strcpy(names[count++], entry->d_name);
-    }
-    closedir(dir);
-    qsort(names, count, LENGTH, compare_texts);
-    for (size_t i = 0; i < count; i++) {
-        if (i > 0) strcat(list, " ");
-        strcat(list, names[i]);
-    }
-    return list;
 }
 
 /* ---- A save as the library does it: a large file whose bytes come later, a small one at once. */

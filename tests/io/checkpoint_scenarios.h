@@ -35,13 +35,13 @@ static inline void prepare(const scenario *s)
     static char path[300];
     snprintf(path, sizeof path, "%s", in_scratch("root"));
     root = path;
-    remove_all(root);
+    scratch_remove_tree(root);
     for (int i = 0; i < s->nbefore; i++)
         assert_ok(save(root, s->before[i], 'a', 0, 0));
     if (s->leftover > 0) {
         checkpoint_name name = muon__checkpoint_saving(s->leftover);
         assert_int_equal(mkdir(in_scratch("root/%s", name.text), 0777), 0);
-        put_bytes(in_scratch("root/%s/large", name.text), "xxx", 3);
+        write_whole(in_scratch("root/%s/large", name.text), "xxx", 3);
     }
 }
 

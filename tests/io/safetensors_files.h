@@ -5,21 +5,15 @@
 #include "tests/support/testlib.h"
 
 #include "muon/safetensors.h"
+#include "tests/support/scratch.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-static char scratch_dir[256];
+static char scratch_dir[sizeof(scratch)];
 
 static inline void scratch_setup(void)
 {
-    const char *base = getenv("TMPDIR");
-    snprintf(scratch_dir, sizeof scratch_dir, "%s/muon-test-XXXXXX", base ? base : "/tmp");
-    assert_non_null(mkdtemp(scratch_dir));
+    snprintf(scratch_dir, sizeof scratch_dir, "%s", scratch_make().path);
 }
 
 /* How many files there are besides `known`; removes them all if asked to. */
@@ -41,41 +35,17 @@ static inline int scratch_others(const char *known, int remove_them)
 
 static inline void scratch_teardown(void)
 {
-    scratch_others(NULL, 1);
-    assert_int_equal(rmdir(scratch_dir), 0);
+    scratch_remove_tree(scratch_dir);
 }
 
 /* Valid until the next call but three. */
 static inline const char *scratch_path(const char *name)
 {
-    static char paths[4][512];
+    static char paths[4][600];
     static int next;
     char *path = paths[next++ % 4];
     snprintf(path, sizeof paths[0], "%s/%s", scratch_dir, name);
     return path;
-}
-
-static inline void put_file(const char *path, const void *data, size_t bytes)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
-    assert_int_equal(fclose(file), 0);
-}
-
-/* The whole file; the caller frees it. */
-static inline char *get_file(const char *path, size_t *bytes)
-{
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, 0, SEEK_END), 0);
-    *bytes = (size_t)ftell(file);
-    rewind(file);
-    char *data = malloc(*bytes + 1);
-    assert_non_null(data);
-    assert_int_equal(fread(data, 1, *bytes, file), *bytes);
-    fclose(file);
-    return data;
 }
 
 /* Length, header, and `data_bytes` bytes of data. */
@@ -87,7 +57,7 @@ static inline void put_safetensors(const char *path, const void *header, size_t 
     for (int i = 0; i < 8; i++)
         bytes[i] = (char)(length >> (8 * i) & 0xff);
     memcpy(bytes + 8, header, length);
-    put_file(path, bytes, 8 + length + data_bytes);
+    write_whole(path, bytes, 8 + length + data_bytes);
     free(bytes);
 }
 

@@ -31,7 +31,7 @@ TEST(only_the_last_component_of_a_root_is_made)
 {
     const char *deep = in_scratch("nowhere/root");
     assert_fails(save(deep, 1, 'a', 0, 0), MUON_E_IO, "nowhere/root: cannot be made: No such file");
-    put_bytes(root, "x", 1);
+    write_whole(root, "x", 1);
     assert_fails(save(root, 1, 'a', 0, 0), MUON_E_IO, "Not a directory");
 }
 
@@ -60,14 +60,14 @@ TEST(an_abort_removes_everything_and_keeps_the_message)
 {
     assert_ok(save(root, 1, 'a', 0, 0));
     checkpoint_dir *dir;
-    int before = open_files();
+    int before = count_names("/proc/self/fd");
     assert_ok(muon__checkpoint_begin(&dir, root, 2, 0));
     assert_ok(muon__checkpoint_add(dir, "x", 100));
     muon__fail(MUON_E_ARG, "why it was given up");
     muon__checkpoint_abort(dir);
     assert_string_equal(muon_last_error(), "why it was given up");
     assert_root("latest step-00000001");
-    assert_int_equal(open_files(), before);
+    assert_int_equal(count_names("/proc/self/fd"), before);
     muon__checkpoint_abort(NULL);
 }
 
@@ -77,9 +77,9 @@ TEST(one_that_exists_stays_unless_it_is_to_be_replaced)
     assert_fails(save(root, 7, 'b', 0, 0), MUON_E_IO, "step-00000007: exists already");
     assert_int_equal(content_of(root, 7), 'a');
     assert_root("latest step-00000007");
-    int before = open_files();
+    int before = count_names("/proc/self/fd");
     assert_ok(save(root, 7, 'b', 0, 1));
-    assert_int_equal(open_files(), before);
+    assert_int_equal(count_names("/proc/self/fd"), before);
     assert_int_equal(content_of(root, 7), 'b');
     assert_root("latest step-00000007");
     assert_ok(save(root, 8, 'c', 0, 1)); /* to be replaced, but not there */
@@ -92,7 +92,7 @@ TEST(one_that_appears_meanwhile_is_not_overwritten)
     assert_ok(muon__checkpoint_begin(&dir, root, 7, 0));
     const char *name = strrchr(root, '/') + 1;
     assert_int_equal(mkdir(in_scratch("%s/step-00000007", name), 0777), 0);
-    put_bytes(in_scratch("%s/step-00000007/precious", name), "x", 1);
+    write_whole(in_scratch("%s/step-00000007/precious", name), "x", 1);
     checkpoint_marker marker = {.step = 7};
     assert_fails(muon__checkpoint_commit(dir, &marker, 0), MUON_E_IO, "exists already");
     assert_root("step-00000007");
@@ -102,7 +102,7 @@ TEST(one_that_appears_meanwhile_is_not_overwritten)
 TEST(what_is_no_directory_is_not_replaced)
 {
     assert_int_equal(mkdir(root, 0777), 0);
-    put_bytes(in_scratch("%s/step-00000007", strrchr(root, '/') + 1), "x", 1);
+    write_whole(in_scratch("%s/step-00000007", strrchr(root, '/') + 1), "x", 1);
     assert_fails(save(root, 7, 'a', 0, 1), MUON_E_IO, "step-00000007: is not a directory");
     assert_fails(save(root, 7, 'a', 0, 0), MUON_E_IO, "step-00000007: exists already");
     assert_root("step-00000007");
@@ -208,7 +208,7 @@ TEST(the_oldest_go_until_so_many_are_left)
         {{10, 20, 30}, 3, 30, 2, 1, "20 30", "step-00000030"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        remove_all(root);
+        scratch_remove_tree(root);
         for (int j = 0; j < cases[i].nbefore; j++)
             assert_ok(save(root, cases[i].before[j], 'a', 0, 0));
         assert_ok(save(root, cases[i].step, 'b', cases[i].keep, cases[i].replace));
@@ -241,8 +241,8 @@ TEST(what_users_put_into_an_old_one_goes_with_it)
     assert_ok(save(root, 1, 'a', 0, 0));
     assert_int_equal(mkdir(in_scratch("%s/step-00000001/notes", name), 0777), 0);
     assert_int_equal(mkdir(in_scratch("%s/step-00000001/notes/more", name), 0777), 0);
-    put_bytes(in_scratch("%s/step-00000001/notes/more/x", name), "x", 1);
-    put_bytes(in_scratch("%s/outside", name), "x", 1);
+    write_whole(in_scratch("%s/step-00000001/notes/more/x", name), "x", 1);
+    write_whole(in_scratch("%s/outside", name), "x", 1);
     assert_int_equal(symlink("../outside", in_scratch("%s/step-00000001/link", name)), 0);
     assert_int_equal(symlink("..", in_scratch("%s/step-00000001/up", name)), 0);
     assert_ok(save(root, 2, 'a', 1, 0));
@@ -255,7 +255,7 @@ static void make_leftover(const char *kind)
 {
     const char *name = strrchr(root, '/') + 1;
     assert_int_equal(mkdir(in_scratch("%s/%s", name, kind), 0777), 0);
-    put_bytes(in_scratch("%s/%s/large", name, kind), "x", 1);
+    write_whole(in_scratch("%s/%s/large", name, kind), "x", 1);
 }
 
 TEST(leftovers_go_and_what_others_own_stays)
@@ -272,7 +272,7 @@ TEST(leftovers_go_and_what_others_own_stays)
                                          "saving-step-00000002"};
     for (size_t i = 0; i < COUNT(others); i++)
         make_leftover(others[i]);
-    put_bytes(in_scratch("%s/.saving-step-00000004", name), "x", 1); /* a file: not from us */
+    write_whole(in_scratch("%s/.saving-step-00000004", name), "x", 1); /* a file: not from us */
     assert_ok(save(root, 2, 'b', 0, 0));
     assert_root(".removing-step-1 .saving-mine .saving-step-00000004 latest saving-step-00000002 "
                 "step-00000001 step-00000002");
@@ -322,9 +322,9 @@ TEST(only_one_process_saves_a_step)
 {
     assert_ok(save(root, 1, 'a', 0, 0));
     pid_t other = start_other();
-    int before = open_files();
+    int before = count_names("/proc/self/fd");
     assert_fails(save(root, 7, 'b', 0, 0), MUON_E_IO, "another process is saving step 7 right now");
-    assert_int_equal(open_files(), before);
+    assert_int_equal(count_names("/proc/self/fd"), before);
     assert_ok(save(root, 8, 'c', 0, 0)); /* another step; it does not clean the first one away */
     assert_root(".saving-step-00000007 latest step-00000001 step-00000008");
     assert_string_equal(names_in(in_scratch("%s/.saving-step-00000007", strrchr(root, '/') + 1)),
@@ -367,7 +367,7 @@ TEST(a_root_that_is_moved_meanwhile_gets_its_checkpoint)
 TEST(failing_allocations_leave_nothing)
 {
     assert_ok(save(root, 1, 'a', 0, 0));
-    int before = open_files();
+    int before = count_names("/proc/self/fd");
     int complete = 0;
     int none = 0;
     muon_status status = MUON_E_NOMEM;
@@ -375,7 +375,7 @@ TEST(failing_allocations_leave_nothing)
         testlib_allow_allocations(k);
         status = save(root, 2, 'b', 1, 0);
         testlib_allow_allocations(-1);
-        assert_int_equal(open_files(), before);
+        assert_int_equal(count_names("/proc/self/fd"), before);
         if (status == MUON_OK) break;
         assert_int_equal(status, MUON_E_NOMEM);
         int is_complete = strstr(muon_last_error(), "is complete, but") != NULL;
@@ -384,7 +384,7 @@ TEST(failing_allocations_leave_nothing)
         assert_int_equal(content_of(root, 1), 'a');
         assert_int_equal(content_of(root, 2), is_complete ? 'b' : 0);
         if (!is_complete) assert_root("latest step-00000001");
-        remove_all(in_scratch("%s/step-00000002", strrchr(root, '/') + 1));
+        scratch_remove_tree(in_scratch("%s/step-00000002", strrchr(root, '/') + 1));
     }
     assert_root("latest step-00000002");
     assert_true(none >= 4 && complete >= 4);

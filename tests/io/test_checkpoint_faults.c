@@ -9,14 +9,14 @@
 static void check_failure(const scenario *s, long k, int error)
 {
     prepare(s);
-    int before = open_files();
+    int before = count_names("/proc/self/fd");
     calls_fail(k, error);
     muon_status status = run(s);
     calls_end();
     char message[MUON__MESSAGE_MAX];
     snprintf(message, sizeof message, "%s", muon_last_error());
     const char *call = calls_failed();
-    assert_int_equal(open_files(), before);
+    assert_int_equal(count_names("/proc/self/fd"), before);
     int is_new = check_root(s, call, k);
     int says_complete = status != MUON_OK && strstr(message, "is complete, but") != NULL;
     if (is_new != (status == MUON_OK || says_complete))
@@ -173,18 +173,18 @@ static void complete_step_2(void)
 
 static void remove_step_1(void)
 {
-    remove_all(in_scratch("root/step-00000001"));
+    scratch_remove_tree(in_scratch("root/step-00000001"));
 }
 
 static void remove_step_3_and_link(void)
 {
-    remove_all(in_scratch("root/step-00000003"));
+    scratch_remove_tree(in_scratch("root/step-00000003"));
     assert_int_equal(unlink(in_scratch("root/.latest-step-00000003")), 0);
 }
 
 static void clean_step_3(void)
 {
-    remove_all(in_scratch("root/.saving-step-00000003"));
+    scratch_remove_tree(in_scratch("root/.saving-step-00000003"));
 }
 
 static muon_status run_while(const char *call, int k, void (*other)(void))

@@ -62,7 +62,7 @@ TEST(only_what_looks_complete_is_listed)
     assert_int_equal(truncate(in_scratch("%s/step-00000004/COMPLETE", name), 30), 0);
     assert_int_equal(
         rename(in_scratch("%s/step-00000005", name), in_scratch("%s/step-00000006", name)), 0);
-    put_bytes(in_scratch("%s/step-00000007", name), "x", 1);
+    write_whole(in_scratch("%s/step-00000007", name), "x", 1);
     assert_int_equal(symlink("step-00000009", in_scratch("%s/step-00000008", name)), 0);
     assert_int_equal(mkdir(in_scratch("%s/step-00000010", name), 0777), 0);
     assert_int_equal(mkdir(in_scratch("%s/anything", name), 0777), 0);
@@ -76,7 +76,7 @@ TEST(a_path_is_a_checkpoint_or_a_root)
     assert_ok(save(root, 12, 'b', 0, 0));
     assert_int_equal(mkdir(in_scratch("%s/empty", name), 0777), 0);
     assert_int_equal(mkdir(in_scratch("%s/renamed", name), 0777), 0);
-    put_bytes(in_scratch("%s/renamed/COMPLETE", name), "nonsense", 8);
+    write_whole(in_scratch("%s/renamed/COMPLETE", name), "nonsense", 8);
     static const struct {
         const char *path, *want; /* below the root; want NULL: none */
     } cases[] = {

@@ -46,7 +46,7 @@ static void seal_files(const char *const *names, size_t count, int64_t step)
     assert_true(count <= COUNT(files));
     for (size_t i = 0; i < count; i++) {
         size_t bytes = 0;
-        char *data = case_get(case_file(names[i]), &bytes);
+        char *data = read_whole(case_file(names[i]), &bytes);
         files[i].name = strdup(names[i]);
         files[i].bytes = (int64_t)bytes;
         files[i].head_bytes = head_of(names[i], data, bytes);
@@ -72,7 +72,7 @@ static void seal(void)
 static void edit_marker(const char *name, int64_t bytes, int64_t head_bytes)
 {
     size_t size = 0;
-    char *text = case_get(case_file("COMPLETE"), &size);
+    char *text = read_whole(case_file("COMPLETE"), &size);
     checkpoint_marker marker = {0};
     assert_ok(muon__marker_parse(&marker, text, size));
     free(text);
@@ -92,7 +92,7 @@ static void replace_text(const char *name, const char *old, const char *new)
 {
     assert_int_equal(strlen(old), strlen(new));
     size_t bytes = 0;
-    char *data = case_get(case_file(name), &bytes);
+    char *data = read_whole(case_file(name), &bytes);
     size_t at = 0;
     while (at + strlen(old) <= bytes && memcmp(data + at, old, strlen(old)) != 0)
         at++;
@@ -108,7 +108,7 @@ TEST(a_file_cut_at_any_byte_or_with_one_more_is_named)
 {
     for (size_t f = 0; f < COUNT(all_files); f++) {
         size_t bytes = 0;
-        char *data = case_get(case_file(all_files[f]), &bytes);
+        char *data = read_whole(case_file(all_files[f]), &bytes);
         for (size_t cut = 0; cut < bytes; cut++) {
             case_put(case_file(all_files[f]), data, cut);
             expect_damage(all_files[f], "");
@@ -131,7 +131,7 @@ TEST(a_flipped_bit_of_a_head_index_or_marker_is_named)
 {
     for (size_t f = 0; f < COUNT(all_files); f++) {
         size_t bytes = 0;
-        char *data = case_get(case_file(all_files[f]), &bytes);
+        char *data = read_whole(case_file(all_files[f]), &bytes);
         size_t end = data_begin(all_files[f], data, bytes);
         for (size_t at = 0; at < end; at++) {
             char bit = (char)(1 << at % 8);
@@ -155,7 +155,7 @@ TEST(a_flipped_bit_of_a_tensor_is_found_by_verifying_and_the_tensor_named)
         muon_checkpoint_tensor t;
         assert_ok(muon_checkpoint_get(cp, i, &t, sizeof t));
         size_t bytes = 0;
-        char *data = case_get(case_file(t.file), &bytes);
+        char *data = read_whole(case_file(t.file), &bytes);
         for (int64_t at = t.offset; at < t.offset + t.bytes; at++) {
             char bit = (char)(1 << at % 8);
             data[at] ^= bit;
@@ -288,7 +288,7 @@ TEST(two_files_with_one_tensor_are_refused)
     } cases[] = {{MODEL, "tensor 'e' is in "}, {SECOND, "tensor 'e.exp_avg' is in "}};
     for (size_t k = 0; k < COUNT(cases); k++) { /* a weight twice, and a state as a weight */
         size_t bytes = 0;
-        char *data = case_get(case_file(cases[k].file), &bytes);
+        char *data = read_whole(case_file(cases[k].file), &bytes);
         case_put(case_file("model-2.safetensors"), data, bytes);
         free(data);
         static const char *const names[] = {FIRST, SECOND, MODEL, "model-2.safetensors"};

@@ -325,13 +325,13 @@ TEST(failing_allocations_leave_nothing)
 
 static void fill_checkpoint(void)
 {
-    remove_all(in_scratch("c"));
+    scratch_remove_tree(in_scratch("c"));
     assert_int_equal(mkdir(in_scratch("c"), 0777), 0);
     const char *text =
         sealed("muon checkpoint 1\nstep 7\nfile 00000000 2 5 a\nfile 00000000 0 0 b\n");
-    put_bytes(in_scratch("c/COMPLETE"), text, strlen(text));
-    put_bytes(in_scratch("c/a"), "12345", 5);
-    put_bytes(in_scratch("c/b"), "", 0);
+    write_whole(in_scratch("c/COMPLETE"), text, strlen(text));
+    write_whole(in_scratch("c/a"), "12345", 5);
+    write_whole(in_scratch("c/b"), "", 0);
 }
 
 static muon_status read_it(void)
@@ -352,14 +352,14 @@ TEST(files_that_do_not_fit_the_marker_are_named)
 {
     fill_checkpoint();
     assert_ok(read_it());
-    put_bytes(in_scratch("c/not in the marker"), "x", 1);
+    write_whole(in_scratch("c/not in the marker"), "x", 1);
     assert_ok(read_it());
 
     unlink(in_scratch("c/a"));
     assert_fails(read_it(), MUON_E_FORMAT, "c/a: is missing");
-    put_bytes(in_scratch("c/a"), "1234", 4);
+    write_whole(in_scratch("c/a"), "1234", 4);
     assert_fails(read_it(), MUON_E_FORMAT, "c/a: has 4 bytes instead of 5");
-    put_bytes(in_scratch("c/a"), "123456", 6);
+    write_whole(in_scratch("c/a"), "123456", 6);
     assert_fails(read_it(), MUON_E_FORMAT, "c/a: has 6 bytes instead of 5");
     unlink(in_scratch("c/a"));
     assert_int_equal(mkdir(in_scratch("c/a"), 0777), 0);
@@ -383,15 +383,15 @@ TEST(a_marker_that_is_no_file_is_refused)
     assert_int_equal(mkdir(in_scratch("c/COMPLETE"), 0777), 0);
     assert_fails(read_it(), MUON_E_FORMAT, "c/COMPLETE: is not a regular file");
     rmdir(in_scratch("c/COMPLETE"));
-    put_bytes(in_scratch("c/COMPLETE"), "", 0);
+    write_whole(in_scratch("c/COMPLETE"), "", 0);
     assert_fails(read_it(), MUON_E_FORMAT, "c/COMPLETE: line 1");
     int64_t before = testlib_allocations();
     assert_int_equal(truncate(in_scratch("c/COMPLETE"), (off_t)1 << 40), 0);
     assert_fails(read_it(), MUON_E_FORMAT, "has 1099511627776 bytes");
     assert_int_equal(testlib_allocations(), before);
-    remove_all(in_scratch("c"));
+    scratch_remove_tree(in_scratch("c"));
     assert_fails(read_it(), MUON_E_IO, "No such file");
-    put_bytes(in_scratch("c"), "", 0);
+    write_whole(in_scratch("c"), "", 0);
     assert_fails(read_it(), MUON_E_IO, "Not a directory");
 }
 

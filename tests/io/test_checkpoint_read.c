@@ -18,16 +18,6 @@ static muon_checkpoint *open_ok(const char *path)
     return cp;
 }
 
-static int open_descriptors(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int count = 0;
-    while (dir && readdir(dir))
-        count++;
-    if (dir) closedir(dir);
-    return count;
-}
-
 /* ---- What there is */
 
 TEST(tensors_come_state_first_in_the_order_of_their_bytes)
@@ -55,7 +45,7 @@ TEST(tensors_come_state_first_in_the_order_of_their_bytes)
 
         /* The place is right for whoever reads the file without us. */
         size_t bytes = 0;
-        char *file = case_get(case_file(t.file), &bytes);
+        char *file = read_whole(case_file(t.file), &bytes);
         assert_true(t.offset + t.bytes <= (int64_t)bytes);
         for (int64_t k = 0; k < t.bytes; k++)
             assert_int_equal((unsigned char)file[t.offset + k], case_byte(want[i].given, k));
@@ -103,7 +93,7 @@ TEST(a_root_stands_for_its_newest_and_a_directory_for_itself_under_any_name)
     assert_int_equal(nsteps, 1);
     assert_int_equal(steps[0], 5);
     free(steps);
-    case_remove(case_path("step-00000005"));
+    scratch_remove_tree(case_path("step-00000005"));
     assert_ok(muon_checkpoint_list(&steps, &nsteps, case_root));
     assert_int_equal(nsteps, 0);
     assert_null(steps);
@@ -236,7 +226,7 @@ TEST(a_read_that_fails_is_named)
 
 TEST(every_allocation_may_fail_and_no_file_stays_open)
 {
-    int before = open_descriptors();
+    int before = count_names("/proc/self/fd");
     int64_t k = 0;
     for (;; k++) {
         muon_checkpoint *cp = NULL;
@@ -255,12 +245,12 @@ TEST(every_allocation_may_fail_and_no_file_stays_open)
         assert_null(cp);
     }
     assert_true(k > 50);
-    assert_int_equal(open_descriptors(), before);
+    assert_int_equal(count_names("/proc/self/fd"), before);
 }
 
 TEST(too_few_descriptors_are_no_damage)
 {
-    int held[1024], count = 0, before = open_descriptors();
+    int held[1024], count = 0, before = count_names("/proc/self/fd");
     struct rlimit old, limit;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
     limit = old;
@@ -283,7 +273,7 @@ TEST(too_few_descriptors_are_no_damage)
     assert_ok(status);
     assert_true(tries >= 3);
     muon_checkpoint_close(cp);
-    assert_int_equal(open_descriptors(), before);
+    assert_int_equal(count_names("/proc/self/fd"), before);
 }
 
 /* ---- Indices */

@@ -44,7 +44,7 @@ TEST(every_dtype_round_trips_aligned_to_its_elements)
     muon_st_close(file);
 
     size_t bytes;
-    char *text = get_file(path, &bytes);
+    char *text = read_whole(path, &bytes);
     st_header header;
     size_t length;
     assert_ok(muon__st_header_length(&length, (unsigned char *)text, (int64_t)bytes));
@@ -166,7 +166,7 @@ TEST(the_bytes_of_a_file_are_these)
     for (int i = 0; i < 2; i++) { /* the second time it replaces */
         assert_ok(muon_st_write(path, tensors, COUNT(tensors), metadata, COUNT(metadata)));
         size_t bytes;
-        char *got = get_file(path, &bytes);
+        char *got = read_whole(path, &bytes);
         assert_int_equal(bytes, sizeof want - 1);
         assert_memory_equal(got, want, sizeof want - 1);
         free(got);

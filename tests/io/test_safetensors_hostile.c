@@ -293,7 +293,7 @@ TEST(lengths_that_cannot_be_are_refused)
     };
     const char *path = scratch_path("length.safetensors");
     for (size_t i = 0; i < COUNT(cases); i++) {
-        put_file(path, cases[i].bytes, cases[i].count);
+        write_whole(path, cases[i].bytes, cases[i].count);
         muon_st *file = NULL;
         assert_fails(muon_st_open(&file, path), MUON_E_FORMAT, cases[i].message);
         assert_null(file);
@@ -351,7 +351,7 @@ TEST(what_is_not_a_readable_file_is_named)
     assert_int_equal(mkfifo(fifo, 0600), 0);
     assert_fails(muon_st_open(&file, fifo), MUON_E_IO, "is not a regular file");
     const char *plain = scratch_path("plain");
-    put_file(plain, "x", 1);
+    write_whole(plain, "x", 1);
     assert_fails(muon_st_open(&file, scratch_path("plain/below")), MUON_E_IO, "Not a directory");
     if (geteuid() != 0) { /* root may read anything */
         assert_int_equal(chmod(plain, 0), 0);

@@ -113,7 +113,7 @@ TEST(a_target_that_cannot_be_written_is_named)
     const char *fifo = scratch_path("pipe");
     assert_int_equal(mkfifo(fifo, 0600), 0);
     assert_int_equal(mkdir(scratch_path("dir"), 0700), 0);
-    put_file(scratch_path("file"), "x", 1);
+    write_whole(scratch_path("file"), "x", 1);
     static char too_long[300];
     memset(too_long, 'n', sizeof too_long - 1);
     const struct {
@@ -235,7 +235,7 @@ TEST(leftovers_of_killed_processes_are_not_touched)
     for (int i = 0; i < 200; i++) { /* more than this program has used up so far */
         char name[64];
         snprintf(name, sizeof name, ".muon-%ld-%d.tmp", (long)getpid(), i);
-        put_file(scratch_path(name), "precious", 8);
+        write_whole(scratch_path(name), "precious", 8);
     }
     assert_ok(muon_st_write(scratch_path("x"), &old_tensor, 1, NULL, 0));
     assert_int_equal(scratch_others("x", 0), 200);
@@ -243,7 +243,7 @@ TEST(leftovers_of_killed_processes_are_not_touched)
         char name[64];
         snprintf(name, sizeof name, ".muon-%ld-%d.tmp", (long)getpid(), i);
         size_t bytes;
-        char *data = get_file(scratch_path(name), &bytes);
+        char *data = read_whole(scratch_path(name), &bytes);
         assert_int_equal(bytes, 8);
         assert_memory_equal(data, "precious", 8);
         free(data);

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE /* mincore */
 #include "tests/io/tier_model.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -279,17 +278,6 @@ TEST(a_negative_budget_is_none)
     tier_model_free(&m);
 }
 
-static size_t count_entries(const char *path)
-{
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    size_t entries = 0;
-    while (readdir(dir))
-        entries++;
-    closedir(dir);
-    return entries;
-}
-
 TEST(the_file_has_no_name)
 {
     char dir[256];
@@ -300,7 +288,7 @@ TEST(the_file_has_no_name)
     m.settings.dir = dir;
     stages_side_by_side(&m, 4, 4);
     assert_ok(tier_model_create(&m, 4, 1));
-    assert_int_equal(count_entries(dir), 2); /* . and .. */
+    assert_int_equal(count_names(dir), 0);
     tier_model_cycle(&m);
     tier_model_free(&m);
     assert_int_equal(rmdir(dir), 0);

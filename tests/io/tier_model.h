@@ -4,6 +4,7 @@
 #define TESTS_TIER_MODEL_H
 
 #include "io/tier/tier.h"
+#include "tests/support/scratch.h"
 #include "tests/support/testlib.h"
 
 #include <stdlib.h>

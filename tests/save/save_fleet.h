@@ -15,8 +15,7 @@
  * of momentum, both forms of it. */
 static inline void save_fleet(fleet *f, int nranks)
 {
-    fleet_init(f);
-    fleet_mesh(f, "mesh", "fsdp", nranks, NULL);
+    fleet_fsdp(f, nranks);
     f->config.missing_grad = MUON_MISSING_GRAD_SKIP;
     f->groups[OTHERS].momentum_dtype = MUON_BF16;
     f->groups[OTHERS].momentum_form = MUON_EMA;
@@ -34,8 +33,7 @@ static inline void save_fleet(fleet *f, int nranks)
 /* Two small tensors: for tests with very many cases. */
 static inline void save_fleet_small(fleet *f, int nranks)
 {
-    fleet_init(f);
-    fleet_mesh(f, "mesh", "fsdp", nranks, NULL);
+    fleet_fsdp(f, nranks);
     fleet_add(f, MUONS, "wide", NULL, "1: fsdp", SHAPE(12, 17));
     fleet_add(f, ADAMWS, "norm", NULL, "0: fsdp", SHAPE(9));
 }
@@ -233,52 +231,6 @@ __attribute__((format(printf, 1, 2))) static inline const char *path_of(const ch
     vsnprintf(path, sizeof paths[0], format, args);
     va_end(args);
     return path;
-}
-
-static inline int compare_names(const void *a, const void *b)
-{
-    return strcmp(a, b);
-}
-
-/* All names in a directory, ordered, with a space between; "" if there are none, or no directory. */
-static inline const char *names_in(const char *path)
-{
-    enum { MOST = 64, LENGTH = 64 };
-    static char list[MOST * LENGTH];
-    char names[MOST][LENGTH];
-    size_t n = 0, used = 0;
-    DIR *dir = opendir(path);
-    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        if (n == MOST || strlen(entry->d_name) >= LENGTH) abort();
-        memcpy(names[n++], entry->d_name, strlen(entry->d_name) + 1);
-    }
-    if (dir) closedir(dir);
-    qsort(names, n, LENGTH, compare_names);
-    list[0] = '\0';
-    for (size_t i = 0; i < n; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, i ? " %s" : "%s", names[i]);
-    return list;
-}
-
-/* A file's bytes, a NUL behind them; NULL if it cannot be read. The caller frees it. */
-static inline char *read_whole(const char *path, size_t *bytes)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file) return NULL;
-    fseek(file, 0, SEEK_END);
-    *bytes = (size_t)ftell(file);
-    rewind(file);
-    char *data = calloc(1, *bytes + 1);
-    if (!data || fread(data, 1, *bytes, file) != *bytes) abort();
-    fclose(file);
-    return data;
-}
-
-static inline void write_whole(const char *path, const void *data, size_t bytes)
-{
-    FILE *file = fopen(path, "wb");
-    if (!file || fwrite(data, 1, bytes, file) != bytes || fclose(file) != 0) abort();
 }
 
 /* ---- What an optimizer told its log */

@@ -4,6 +4,7 @@
 #define TESTS_TRAIN_SAVES_H
 
 #include "muon/checkpoint.h"
+#include "tests/support/scratch.h"
 #include "tests/train/train_runs.h"
 
 #include <dirent.h>
@@ -14,31 +15,16 @@
 
 static char root[256]; /* of all tests */
 
-static inline int remove_tree(const char *path)
-{
-    DIR *dir = opendir(path);
-    for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
-        char inside[1024];
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        int length = snprintf(inside, sizeof inside, "%s/%s", path, e->d_name);
-        if (length < (int)sizeof inside && unlink(inside) != 0) remove_tree(inside);
-    }
-    if (dir) closedir(dir);
-    return rmdir(path);
-}
-
 static inline void make_root(void)
 {
-    const char *dir = getenv("TMPDIR");
-    snprintf(root, sizeof root, "%.200s/test_train_checkpoint.XXXXXX", dir ? dir : "/tmp");
-    assert_non_null(mkdtemp(root));
+    snprintf(root, sizeof root, "%.255s", scratch_make().path);
     make_text();
 }
 
 static inline void remove_root(void)
 {
     remove_text();
-    assert_int_equal(remove_tree(root), 0);
+    scratch_remove_tree(root);
 }
 
 /* A name below the root; what an earlier case left there is gone. */
@@ -50,7 +36,7 @@ static inline place place_of(const char *name)
 {
     place p;
     snprintf(p.path, sizeof p.path, "%s/%s", root, name);
-    remove_tree(p.path);
+    scratch_remove_tree(p.path);
     return p;
 }
 
