@@ -77,6 +77,28 @@ static inline muon_status ship_load(ship *s, const char *path, int64_t *step)
     return muon_load(s->opt, path, &args, step);
 }
 
+/* ---- A checkpoint of one process after two steps, and the ship that it is of */
+
+typedef struct shelf {
+    fleet f;
+    ship saved;
+    scratch root;
+} shelf;
+
+/* The fleet is there. */
+static inline void shelf_fill(shelf *s)
+{
+    s->root = scratch_make();
+    fleet_run_whole(&s->saved, &s->f, 2);
+    assert_ok(ship_save(&s->saved, s->root.path, 2));
+}
+
+static inline void shelf_clear(shelf *s)
+{
+    ship_destroy(&s->saved);
+    scratch_remove(&s->root);
+}
+
 /* ---- Ships of all ranks that outlive the threads they run in, so that the test itself can look at them
  * and at the disk between two acts */
 

@@ -5,24 +5,26 @@
 #include <errno.h>
 #include <fcntl.h>
 
-typedef struct harbour { /* one ship in one process, and a root */
+static struct { /* one ship in one process, and a root */
     fleet f;
     ship s;
     scratch root;
-} harbour;
+} h;
 
-static void open_harbour(harbour *h)
+static void open_harbour(void)
 {
-    save_fleet(&h->f, 1);
-    h->root = scratch_make();
-    fleet_run_whole(&h->s, &h->f, 1);
+    save_fleet(&h.f, 1);
+    h.root = scratch_make();
+    fleet_run_whole(&h.s, &h.f, 1);
 }
 
-static void close_harbour(harbour *h)
+static void close_harbour(void)
 {
-    ship_destroy(&h->s);
-    scratch_remove(&h->root);
+    ship_destroy(&h.s);
+    scratch_remove(&h.root);
 }
+
+AROUND_EACH(open_harbour, close_harbour)
 
 static const char *latest_of(const char *root)
 {
@@ -44,8 +46,6 @@ TEST(steps_have_at_least_eight_digits)
                  {99999999, "step-99999999"},
                  {100000000, "step-100000000"},
                  {INT64_MAX, "step-9223372036854775807"}};
-    harbour h;
-    open_harbour(&h);
     for (size_t i = 0; i < COUNT(cases); i++) {
         int64_t step = -1;
         assert_ok(ship_save(&h.s, h.root.path, cases[i].step));
@@ -55,15 +55,12 @@ TEST(steps_have_at_least_eight_digits)
         assert_ok(ship_load(&h.s, path_of("%s/%s", h.root.path, cases[i].name), &step));
         assert_int_equal(step, cases[i].step);
     }
-    close_harbour(&h);
 }
 
 TEST(a_path_may_be_a_root_a_checkpoint_or_latest)
 {
     static const char *const paths[] = {
         "", "/", "/latest", "/latest/", "/step-00000003", "/step-00000003/", "/./step-00000003//"};
-    harbour h;
-    open_harbour(&h);
     assert_ok(ship_save(&h.s, h.root.path, 2));
     assert_ok(ship_save(&h.s, h.root.path, 3));
     for (size_t i = 0; i < COUNT(paths); i++) {
@@ -77,28 +74,22 @@ TEST(a_path_may_be_a_root_a_checkpoint_or_latest)
     int64_t step = -1;
     assert_ok(ship_load(&h.s, path_of("%s/best", h.root.path), &step));
     assert_int_equal(step, 2);
-    close_harbour(&h);
 }
 
 TEST(a_root_is_made_but_not_what_is_above_it)
 {
-    harbour h;
-    open_harbour(&h);
     assert_ok(ship_save(&h.s, path_of("%s/new", h.root.path), 1));
     assert_string_equal(names_in(path_of("%s/new", h.root.path)), "latest step-00000001");
     assert_fails(ship_save(&h.s, path_of("%s/a/b", h.root.path), 1), MUON_E_IO, "a/b");
     write_whole(path_of("%s/file", h.root.path), "x", 1);
     assert_fails(ship_save(&h.s, path_of("%s/file", h.root.path), 1), MUON_E_IO, "/file");
     assert_string_equal(names_in(h.root.path), "file new");
-    close_harbour(&h);
 }
 
 /* ---- Arguments */
 
 TEST(arguments_that_make_no_sense)
 {
-    harbour h;
-    open_harbour(&h);
     muon_save_args good = save_args(&h.s, 1), args = good;
     assert_fails(muon_save(NULL, h.root.path, &args), MUON_E_ARG, "opt must not be NULL");
     assert_fails(muon_save(h.s.opt, NULL, &args), MUON_E_ARG, "root");
@@ -128,14 +119,11 @@ TEST(arguments_that_make_no_sense)
     assert_ok(muon_save(h.s.opt, h.root.path, NULL)); /* the defaults: state alone, step 0 */
     assert_string_equal(names_in(h.root.path), "latest step-00000000");
     assert_ok(muon_load(h.s.opt, h.root.path, NULL, NULL));
-    close_harbour(&h);
 }
 
 TEST(paths_too_long_for_the_system_are_refused)
 {
     static const int lengths[] = {4000, 4080, 4095, 5000, 20000};
-    harbour h;
-    open_harbour(&h);
     for (size_t i = 0; i < COUNT(lengths); i++) {
         char *path = calloc(1, (size_t)lengths[i] + 1);
         assert_non_null(path);
@@ -147,16 +135,13 @@ TEST(paths_too_long_for_the_system_are_refused)
                      lengths[i] < 4096 ? MUON_E_NO_CHECKPOINT : MUON_E_IO, "xxx");
         free(path);
     }
-    close_harbour(&h);
 }
 
 /* ---- Which ones stay */
 
 TEST(a_checkpoint_of_the_same_step_is_not_overwritten)
 {
-    harbour h;
     ship old;
-    open_harbour(&h);
     fleet_run_whole(&old, &h.f, 1);
     assert_ok(ship_save(&h.s, h.root.path, 1));
     assert_ok(ship_run(&h.s, 2, 2));
@@ -166,14 +151,11 @@ TEST(a_checkpoint_of_the_same_step_is_not_overwritten)
     const char *wrong = ship_compare_tensors(&h.s, &old);
     if (wrong) fail_msg("%s", wrong);
     ship_destroy(&old);
-    close_harbour(&h);
 }
 
 TEST(replace_exchanges_it)
 {
-    harbour h;
     ship new;
-    open_harbour(&h);
     fleet_run_whole(&new, &h.f, 2);
     assert_ok(ship_save(&h.s, h.root.path, 1));
     assert_ok(ship_run(&h.s, 2, 2));
@@ -190,7 +172,6 @@ TEST(replace_exchanges_it)
     args.step = 9; /* one that is not there is fine, too */
     assert_ok(muon_save(h.s.opt, h.root.path, &args));
     ship_destroy(&new);
-    close_harbour(&h);
 }
 
 TEST(old_ones_go_when_the_new_one_is_complete)
@@ -209,8 +190,6 @@ TEST(old_ones_go_when_the_new_one_is_complete)
         {3, 1, "latest step-00000003", "step-00000003"},               /* this one stays */
         {9, 100, "latest step-00000003 step-00000009", "step-00000009"},
     };
-    harbour h;
-    open_harbour(&h);
     for (size_t i = 0; i < COUNT(cases); i++) {
         muon_save_args args = save_args(&h.s, cases[i].step);
         args.keep = cases[i].keep;
@@ -218,14 +197,11 @@ TEST(old_ones_go_when_the_new_one_is_complete)
         assert_string_equal(names_in(h.root.path), cases[i].names);
         assert_string_equal(latest_of(h.root.path), cases[i].latest);
     }
-    close_harbour(&h);
 }
 
 /* What others have put there is nobody's business. */
 TEST(strange_things_in_the_root_stay)
 {
-    harbour h;
-    open_harbour(&h);
     assert_int_equal(mkdir(path_of("%s/step-1", h.root.path), 0777), 0);
     assert_int_equal(mkdir(path_of("%s/step-000000003", h.root.path), 0777), 0);
     assert_int_equal(mkdir(path_of("%s/.saving-mine", h.root.path), 0777), 0);
@@ -238,14 +214,11 @@ TEST(strange_things_in_the_root_stay)
     int64_t step = -1;
     assert_ok(ship_load(&h.s, h.root.path, &step));
     assert_int_equal(step, 5);
-    close_harbour(&h);
 }
 
 /* A killed process leaves a directory nobody has a lock on. */
 TEST(what_a_killed_process_left_is_removed)
 {
-    harbour h;
-    open_harbour(&h);
     static const char *const left[] = {".saving-step-00000004", ".saving-step-00000005",
                                        ".removing-step-00000001"};
     for (size_t i = 0; i < COUNT(left); i++) {
@@ -254,7 +227,6 @@ TEST(what_a_killed_process_left_is_removed)
     }
     assert_ok(ship_save(&h.s, h.root.path, 5));
     assert_string_equal(names_in(h.root.path), "latest step-00000005");
-    close_harbour(&h);
 }
 
 /* ---- Shards */
@@ -289,9 +261,7 @@ static void check_shards(const char *dir, const char *kind, int64_t file_bytes)
 TEST(above_a_size_there_are_several_files_and_an_index)
 {
     static const int64_t sizes[] = {1, 100, 5000, 12000, 40000};
-    harbour h;
     ship again;
-    open_harbour(&h);
     for (size_t i = 0; i < COUNT(sizes); i++) {
         muon_save_args args = save_args(&h.s, (int64_t)i);
         args.file_bytes = sizes[i];
@@ -305,14 +275,11 @@ TEST(above_a_size_there_are_several_files_and_an_index)
         if (wrong) fail_msg("%s", wrong);
         ship_destroy(&again);
     }
-    close_harbour(&h);
 }
 
 /* All of a kind just fit, or do not by one byte. */
 TEST(the_limit_is_exact)
 {
-    harbour h;
-    open_harbour(&h);
     muon_checkpoint *cp = NULL;
     assert_ok(muon_save(h.s.opt, h.root.path, NULL));
     assert_ok(muon_checkpoint_open(&cp, h.root.path));
@@ -335,5 +302,4 @@ TEST(the_limit_is_exact)
     assert_string_equal(names_in(path_of("%s/step-00000002", h.root.path)),
                         "COMPLETE optimizer-00001-of-00002.safetensors "
                         "optimizer-00002-of-00002.safetensors optimizer.safetensors.index.json");
-    close_harbour(&h);
 }

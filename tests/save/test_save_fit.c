@@ -4,25 +4,20 @@
 
 /* ---- A checkpoint of the usual model, by one process after two steps */
 
-typedef struct shelf {
-    fleet f;
-    ship saved;
-    scratch root;
-} shelf;
+static shelf kept;
 
-static void fill_shelf(shelf *s)
+static void fill_shelf(void)
 {
-    save_fleet(&s->f, 1);
-    s->root = scratch_make();
-    fleet_run_whole(&s->saved, &s->f, 2);
-    assert_ok(ship_save(&s->saved, s->root.path, 2));
+    save_fleet(&kept.f, 1);
+    shelf_fill(&kept);
 }
 
-static void clear_shelf(shelf *s)
+static void clear_shelf(void)
 {
-    ship_destroy(&s->saved);
-    scratch_remove(&s->root);
+    shelf_clear(&kept);
 }
+
+AROUND_EACH(fill_shelf, clear_shelf)
 
 static muon_param *find(fleet *f, const char *name)
 {
@@ -163,17 +158,14 @@ static void load_and_fail(int rank, const muon_comm *comm, void *arg)
 TEST(what_does_not_fit_is_named_and_nothing_changes)
 {
     static const int counts[] = {1, 3};
-    shelf s;
-    fill_shelf(&s);
     for (size_t i = 0; i < COUNT(differences); i++)
         for (size_t k = 0; k < COUNT(counts); k++) {
             fleet f;
             save_fleet(&f, counts[k]);
             differences[i].make(&f);
-            task t = {&f, s.root.path, &differences[i]};
+            task t = {&f, kept.root.path, &differences[i]};
             ranks_run(counts[k], load_and_fail, &t);
         }
-    clear_shelf(&s);
 }
 
 /* ---- Many of them */
@@ -229,10 +221,8 @@ TEST(the_message_names_three_and_the_log_all)
 
 TEST(what_is_missing_may_stay_as_it_is)
 {
-    shelf s;
     ship t;
     fleet f;
-    fill_shelf(&s);
     save_fleet(&f, 1);
     add_one(&f);
     fleet_run_whole(&t, &f, 1);
@@ -242,63 +232,56 @@ TEST(what_is_missing_may_stay_as_it_is)
     memcpy(momentum, ship_state(&t, new, "momentum_buffer").data, sizeof momentum);
     muon_load_args args = load_args(&t);
     args.allow_extra = 1;
-    assert_fails(muon_load(t.opt, s.root.path, &args, NULL), MUON_E_NAME, "missing 'new");
+    assert_fails(muon_load(t.opt, kept.root.path, &args, NULL), MUON_E_NAME, "missing 'new");
     args.allow_extra = 0;
     args.allow_missing = 1;
     int64_t step = -1;
-    assert_ok(muon_load(t.opt, s.root.path, &args, &step));
+    assert_ok(muon_load(t.opt, kept.root.path, &args, &step));
     assert_int_equal(step, 2);
     assert_memory_equal(weight, t.buffers[new].param, sizeof weight);
     assert_memory_equal(momentum, ship_state(&t, new, "momentum_buffer").data, sizeof momentum);
     assert_int_equal(*(const int64_t *)ship_state(&t, new, "step").data, 1);
-    for (size_t i = 0; i < s.f.nparams; i++) {
+    for (size_t i = 0; i < kept.f.nparams; i++) {
         const char *wrong = ship_compare_bits(&t, i, "weight", t.buffers[i].param,
-                                              s.saved.buffers[i].param, f.params[i].dtype);
-        if (!wrong) wrong = ship_compare_state(&t, i, &s.saved);
+                                              kept.saved.buffers[i].param, f.params[i].dtype);
+        if (!wrong) wrong = ship_compare_state(&t, i, &kept.saved);
         if (wrong) fail_msg("%s", wrong);
     }
     ship_destroy(&t);
-    clear_shelf(&s);
 }
 
 TEST(what_is_extra_may_be_passed_over)
 {
-    shelf s;
     ship t, want;
     fleet f;
-    fill_shelf(&s);
     save_fleet(&f, 1);
     f.nparams = 3;
     fleet_run_whole(&want, &f, 2);
     assert_ok(ship_create(&t, &f, NULL));
     muon_load_args args = load_args(&t);
     args.allow_missing = 1;
-    assert_fails(muon_load(t.opt, s.root.path, &args, NULL), MUON_E_NAME, "extra 'e");
+    assert_fails(muon_load(t.opt, kept.root.path, &args, NULL), MUON_E_NAME, "extra 'e");
     args.allow_missing = 0;
     args.allow_extra = 1;
-    assert_ok(muon_load(t.opt, s.root.path, &args, NULL));
+    assert_ok(muon_load(t.opt, kept.root.path, &args, NULL));
     const char *wrong = ship_compare_tensors(&t, &want);
     if (wrong) fail_msg("%s", wrong);
     ship_destroy(&want);
     ship_destroy(&t);
-    clear_shelf(&s);
 }
 
 /* Both together, a shape that is wrong is wrong all the same. */
 TEST(shapes_must_fit_whatever_is_allowed)
 {
-    shelf s;
     ship t;
     fleet f;
-    fill_shelf(&s);
     save_fleet(&f, 1);
     reshape_one(&f);
     assert_ok(ship_create(&t, &f, NULL));
     muon_load_args args = load_args(&t);
     args.allow_missing = args.allow_extra = args.restore_settings = args.fall_back = 1;
-    assert_fails(muon_load(t.opt, s.root.path, &args, NULL), MUON_E_SHAPE, "'tall'");
+    assert_fails(muon_load(t.opt, kept.root.path, &args, NULL), MUON_E_SHAPE, "'tall'");
     ship_destroy(&t);
-    clear_shelf(&s);
 }
 
 /* A checkpoint of state alone: without buffers it loads; with buffers all weights are missing. */
@@ -324,38 +307,33 @@ TEST(weights_that_were_not_saved_are_missing)
 /* Weights in the checkpoint that nobody asks for are not extra, and stay where they are. */
 TEST(weights_that_are_not_asked_for_are_not_touched)
 {
-    shelf s;
     ship t;
-    fill_shelf(&s);
-    assert_ok(ship_create(&t, &s.f, NULL));
+    assert_ok(ship_create(&t, &kept.f, NULL));
     float before = *(float *)t.buffers[0].param;
     muon_load_args args = load_args(&t);
     args.buffers = NULL;
-    assert_ok(muon_load(t.opt, s.root.path, &args, NULL));
+    assert_ok(muon_load(t.opt, kept.root.path, &args, NULL));
     assert_memory_equal(&before, t.buffers[0].param, sizeof before);
-    for (size_t i = 0; i < s.f.nparams; i++) {
-        const char *wrong = ship_compare_state(&t, i, &s.saved);
+    for (size_t i = 0; i < kept.f.nparams; i++) {
+        const char *wrong = ship_compare_state(&t, i, &kept.saved);
         if (wrong) fail_msg("%s", wrong);
     }
     ship_destroy(&t);
-    clear_shelf(&s);
 }
 
 /* ---- Again and again */
 
 TEST(a_load_makes_the_optimizer_forget_what_it_was)
 {
-    shelf s;
     ship t, on;
-    fill_shelf(&s);
-    fleet_run_whole(&on, &s.f, 4);
-    fleet_run_whole(&t, &s.f, 5);
+    fleet_run_whole(&on, &kept.f, 4);
+    fleet_run_whole(&t, &kept.f, 5);
     for (int again = 0; again < 3; again++) {
         int64_t step = -1;
-        assert_ok(ship_load(&t, s.root.path, &step));
-        if (again == 1) assert_ok(ship_load(&t, s.root.path, &step)); /* twice in a row */
+        assert_ok(ship_load(&t, kept.root.path, &step));
+        if (again == 1) assert_ok(ship_load(&t, kept.root.path, &step)); /* twice in a row */
         assert_int_equal(step, 2);
-        const char *wrong = ship_compare_tensors(&t, &s.saved);
+        const char *wrong = ship_compare_tensors(&t, &kept.saved);
         if (wrong) fail_msg("%s", wrong);
         assert_ok(ship_run(&t, 3, 4));
         wrong = ship_compare(&t, &on);
@@ -363,7 +341,6 @@ TEST(a_load_makes_the_optimizer_forget_what_it_was)
     }
     ship_destroy(&t);
     ship_destroy(&on);
-    clear_shelf(&s);
 }
 
 /* Parameters have steps of their own: AdamW's bias correction depends on them. */

@@ -49,25 +49,20 @@ static void shuffled_fleet(fleet *f)
     fleet_add(f, 2, "a", NULL, NULL, SHAPE(6, 5));
 }
 
-typedef struct shelf {
-    fleet f;
-    ship saved;
-    scratch root;
-} shelf;
+static shelf kept;
 
-static void fill_shelf(shelf *s)
+static void fill_shelf(void)
 {
-    settings_fleet(&s->f);
-    s->root = scratch_make();
-    fleet_run_whole(&s->saved, &s->f, 2);
-    assert_ok(ship_save(&s->saved, s->root.path, 2));
+    settings_fleet(&kept.f);
+    shelf_fill(&kept);
 }
 
-static void clear_shelf(shelf *s)
+static void clear_shelf(void)
 {
-    ship_destroy(&s->saved);
-    scratch_remove(&s->root);
+    shelf_clear(&kept);
 }
+
+AROUND_EACH(fill_shelf, clear_shelf)
 
 static muon_status load(ship *s, const char *path, int restore)
 {
@@ -117,23 +112,20 @@ static void check_restored(const ship *t)
 
 TEST(groups_are_found_through_their_parameters)
 {
-    shelf s;
     fleet f;
     ship t;
-    fill_shelf(&s);
     shuffled_fleet(&f);
     assert_ok(ship_create(&t, &f, NULL));
-    assert_ok(load(&t, s.root.path, 1));
+    assert_ok(load(&t, kept.root.path, 1));
     check_restored(&t);
     /* clip_norm and the QK threshold, too: the next steps have the bits of who never stopped. */
-    assert_ok(ship_run(&s.saved, 3, 5));
+    assert_ok(ship_run(&kept.saved, 3, 5));
     assert_ok(ship_run(&t, 3, 5));
     static const char *const names[] = {"a", "b", "c", "d"};
     for (size_t i = 0; i < COUNT(names); i++)
-        compare_param(&t, &s.saved, names[i]);
-    assert_true(t.result.clip_coef < 1 && t.result.clip_coef == s.saved.result.clip_coef);
+        compare_param(&t, &kept.saved, names[i]);
+    assert_true(t.result.clip_coef < 1 && t.result.clip_coef == kept.saved.result.clip_coef);
     ship_destroy(&t);
-    clear_shelf(&s);
 }
 
 static void load_restored(int rank, const muon_comm *comm, void *arg)
@@ -152,20 +144,15 @@ static void load_restored(int rank, const muon_comm *comm, void *arg)
 
 TEST(on_several_ranks_too)
 {
-    shelf s;
-    fill_shelf(&s);
-    ranks_run(3, load_restored, &s);
-    clear_shelf(&s);
+    ranks_run(3, load_restored, &kept);
 }
 
 /* What was one group can be two now; each gets the settings. And a group of nothing that was saved
  * stays as it is. */
 TEST(a_group_may_have_been_split)
 {
-    shelf s;
     fleet f;
     ship t;
-    fill_shelf(&s);
     settings_fleet(&f);
     f.groups[MUONS].lr = f.groups[FROZEN].lr = 9;
     f.groups[FROZEN].rule = MUON_RULE_MUON; /* one more group of Muon */
@@ -176,12 +163,11 @@ TEST(a_group_may_have_been_split)
     assert_ok(ship_create(&t, &f, NULL));
     muon_load_args args = load_args(&t);
     args.restore_settings = args.allow_extra = 1;
-    assert_ok(muon_load(t.opt, s.root.path, &args, NULL));
+    assert_ok(muon_load(t.opt, kept.root.path, &args, NULL));
     assert_true(group_of(&t, MUONS).lr == 1.0 / 30);
     assert_true(group_of(&t, FROZEN).lr == 1.0 / 30);
     assert_true(group_of(&t, OTHERS).lr == 8);
     ship_destroy(&t);
-    clear_shelf(&s);
 }
 
 /* Parameters of two groups are one group now: if their settings were the same, why not. */
@@ -314,10 +300,8 @@ TEST(what_is_fixed_at_creation_is_compared_too)
 /* A group of parameters that were in two: what is another value for either of them is named. */
 TEST(a_group_that_was_two_is_compared_with_both)
 {
-    shelf s;
     fleet f;
     ship t;
-    fill_shelf(&s);
     settings_fleet(&f);
     f.groups[OTHERS].momentum_form = MUON_HEAVY_BALL;
     f.params[2].group = MUONS;
@@ -325,9 +309,9 @@ TEST(a_group_that_was_two_is_compared_with_both)
     assert_ok(ship_create(&t, &f, NULL));
     forget(&said);
     muon_load_args args = load_args(&t);
-    assert_fails(muon_load(t.opt, s.root.path, &args, NULL), MUON_E_VALUE, "another form 'c'");
+    assert_fails(muon_load(t.opt, kept.root.path, &args, NULL), MUON_E_VALUE, "another form 'c'");
     scratch copy = scratch_make();
-    copy_changed(s.root.path, copy.path, "muon.group.1.momentum_form", "heavy_ball");
+    copy_changed(kept.root.path, copy.path, "muon.group.1.momentum_form", "heavy_ball");
     forget(&said);
     assert_ok(muon_load(t.opt, copy.path, &args, NULL));
     assert_int_equal(count_notes(&said, "group 'muons', param 'c': momentum is 0.9, was 0.95 "), 1);
@@ -335,27 +319,24 @@ TEST(a_group_that_was_two_is_compared_with_both)
     assert_int_equal(count_notes(&said, "param 'a'"), 0);
     ship_destroy(&t);
     scratch_remove(&copy);
-    clear_shelf(&s);
 }
 
 /* A checkpoint of 0.3.0 does not say these things, and nothing is said of them. */
 TEST(what_was_not_saved_is_not_compared)
 {
     static const char *const keys[] = {"muon.wire", "muon.dtype.a", "muon.matrices.b"};
-    shelf s;
     fleet f;
     ship t;
-    fill_shelf(&s);
     settings_fleet(&f);
     f.config.wire = MUON_BF16;
     f.params[1].matrices = "transposed";
     listen(&f, &said);
     assert_ok(ship_create(&t, &f, NULL));
     forget(&said);
-    assert_ok(load(&t, s.root.path, 0));
+    assert_ok(load(&t, kept.root.path, 0));
     assert_int_equal(count_notes(&said, "\n"), 2);
     scratch copies[COUNT(keys)];
-    const char *from = s.root.path;
+    const char *from = kept.root.path;
     for (size_t i = 0; i < COUNT(keys); i++) {
         copies[i] = scratch_make();
         copy_changed(from, copies[i].path, keys[i], NULL);
@@ -367,19 +348,16 @@ TEST(what_was_not_saved_is_not_compared)
     ship_destroy(&t);
     for (size_t i = 0; i < COUNT(keys); i++)
         scratch_remove(&copies[i]);
-    clear_shelf(&s);
 }
 
 TEST(differences_are_warned_of)
 {
-    shelf s;
     fleet f;
     ship t;
-    fill_shelf(&s);
     settings_fleet(&f);
     listen(&f, &said);
     assert_ok(ship_create(&t, &f, NULL));
-    assert_ok(load(&t, s.root.path, 0));
+    assert_ok(load(&t, kept.root.path, 0));
     assert_string_equal(said.text, "");
     assert_ok(muon_opt_set_lr(t.opt, MUONS, 0.5));
     assert_ok(muon_opt_set_clip_norm(t.opt, 3));
@@ -388,7 +366,7 @@ TEST(differences_are_warned_of)
     group.custom = other_custom;
     group.momentum = 0.8;
     assert_ok(muon_opt_set_group(t.opt, OTHERS, &group));
-    assert_ok(load(&t, s.root.path, 0));
+    assert_ok(load(&t, kept.root.path, 0));
     static const char *const lines[] = {
         "group 'others': momentum is 0.8, was 0.95 when the checkpoint was saved\n",
         "group 'others': custom[1] is (1.5, -0.5, 0.2), was (1.5, -0.5, 0.1) when the checkpoint "
@@ -406,33 +384,29 @@ TEST(differences_are_warned_of)
     assert_int_equal(strlen(said.text), length);
     assert_true(group_of(&t, MUONS).lr == 0.5); /* it stays */
     forget(&said);
-    assert_ok(load(&t, s.root.path, 1));
+    assert_ok(load(&t, kept.root.path, 1));
     assert_string_equal(said.text, "");
-    assert_ok(load(&t, s.root.path, 0));
+    assert_ok(load(&t, kept.root.path, 0));
     assert_string_equal(said.text, "");
     ship_destroy(&t);
-    clear_shelf(&s);
 }
 
 /* With the settings the form comes back, so that momentum of another form fits. */
 TEST(a_form_that_is_restored_fits)
 {
-    shelf s;
     fleet f;
     ship t;
-    fill_shelf(&s);
     settings_fleet(&f);
     f.groups[MUONS].momentum_form = MUON_EMA;
     assert_ok(ship_create(&t, &f, NULL));
-    assert_fails(load(&t, s.root.path, 0), MUON_E_VALUE, "another form 'a'");
-    assert_ok(load(&t, s.root.path, 1));
+    assert_fails(load(&t, kept.root.path, 0), MUON_E_VALUE, "another form 'a'");
+    assert_ok(load(&t, kept.root.path, 1));
     assert_int_equal(group_of(&t, MUONS).momentum_form, MUON_HEAVY_BALL);
     assert_ok(ship_run(&t, 3, 3));
-    assert_ok(ship_run(&s.saved, 3, 3));
-    const char *wrong = ship_compare(&t, &s.saved);
+    assert_ok(ship_run(&kept.saved, 3, 3));
+    const char *wrong = ship_compare(&t, &kept.saved);
     if (wrong) fail_msg("%s", wrong);
     ship_destroy(&t);
-    clear_shelf(&s);
 }
 
 /* ---- A locale that writes 0,02 */
@@ -448,26 +422,25 @@ TEST(a_decimal_comma_changes_nothing)
         setlocale(LC_ALL, "C");
         skip();
     }
-    shelf s;
+    clear_shelf(); /* and saved in this locale */
+    fill_shelf();
     fleet f;
     ship t;
-    fill_shelf(&s);
     shuffled_fleet(&f);
     assert_ok(ship_create(&t, &f, NULL));
-    assert_ok(load(&t, s.root.path, 1));
+    assert_ok(load(&t, kept.root.path, 1));
     check_restored(&t);
     char text[16];
     snprintf(text, sizeof text, "%.1f", 0.5);
     assert_string_equal(text, "0,5"); /* the caller's locale is as it was */
     setlocale(LC_ALL, "C");
     muon_checkpoint *cp = NULL;
-    assert_ok(muon_checkpoint_open(&cp, s.root.path));
+    assert_ok(muon_checkpoint_open(&cp, kept.root.path));
     assert_string_equal(muon_checkpoint_get_metadata(cp, "muon.qk_threshold"), "55.5");
     muon_checkpoint_close(cp);
-    assert_ok(load(&t, s.root.path, 1));
+    assert_ok(load(&t, kept.root.path, 1));
     check_restored(&t);
     ship_destroy(&t);
-    clear_shelf(&s);
 }
 
 /* ---- Metadata that no save has written */
@@ -507,13 +480,11 @@ static const struct {
 
 TEST(strange_metadata_are_refused_before_anything_changes)
 {
-    shelf s;
     ship t;
-    fill_shelf(&s);
     scratch copy = scratch_make();
-    assert_ok(ship_create(&t, &s.f, NULL));
+    assert_ok(ship_create(&t, &kept.f, NULL));
     for (size_t i = 0; i < COUNT(strange); i++) {
-        copy_changed(s.root.path, copy.path, strange[i].key, strange[i].value);
+        copy_changed(kept.root.path, copy.path, strange[i].key, strange[i].value);
         assert_ok(ship_run(&t, 1, 1));
         assert_ok(muon_opt_set_lr(t.opt, MUONS, 0.25));
         uint64_t before = ship_digest(&t);
@@ -529,5 +500,4 @@ TEST(strange_metadata_are_refused_before_anything_changes)
     }
     ship_destroy(&t);
     scratch_remove(&copy);
-    clear_shelf(&s);
 }
