@@ -114,38 +114,23 @@ static void run_momentum(const muon_opt *opt, reference *ref, size_t index)
 }
 
 /* Puts a rank's shard where it belongs in the whole tensor. */
-static void place(reference *ref, const plan_param *param, int rank, const float *shard)
+static muon_status place(const muon_opt *opt, reference *ref, size_t index, int rank,
+                         const float *shard)
 {
-    for (size_t i = 0; i < muon__layout_ncells_of(param->layout, rank); i++) {
-        box b;
-        muon__layout_cell(param->layout, muon__layout_cell_of(param->layout, rank, i), &b);
-        int last = param->ndim - 1;
-        int64_t run = b.end[last] - b.begin[last], n = muon__box_numel(&b, param->ndim);
-        for (int64_t at = 0; at < n; at += run, shard += run) {
-            int64_t rest = at / run, index = b.begin[last], stride = 1;
-            for (int d = last - 1; d >= 0; d--) {
-                stride *= param->shape[d + 1];
-                int64_t extent = b.end[d] - b.begin[d];
-                index += (b.begin[d] + rest % extent) * stride;
-                rest /= extent;
-            }
-            memcpy(ref->whole + index, shard, (size_t)run * sizeof *shard);
-        }
-    }
+    return muon_plan_join_shard(opt->plan, index, rank, ref->whole, shard, sizeof *shard);
 }
 
 static muon_status gather(muon_opt *opt, reference *ref, size_t index)
 {
-    const plan_param *param = &opt->plan->params[index];
     double timeout = opt->plan->config.timeout;
     TRY(muon__comm_start(&opt->comm, ref->send[index]));
-    place(ref, param, opt->comm.rank, ref->mine);
+    TRY(place(opt, ref, index, opt->comm.rank, ref->mine));
     for (int peer = 0; peer < opt->plan->nranks; peer++) {
         muon_batch *batch = ref->receive[index * (size_t)opt->plan->nranks + (size_t)peer];
         if (!batch) continue;
         TRY(muon__comm_start(&opt->comm, batch));
         TRY(muon__comm_wait(&opt->comm, batch, timeout, "gathering a parameter"));
-        place(ref, param, peer, ref->theirs);
+        TRY(place(opt, ref, index, peer, ref->theirs));
     }
     return muon__comm_wait(&opt->comm, ref->send[index], timeout, "sending a shard");
 }
