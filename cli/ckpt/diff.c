@@ -157,11 +157,9 @@ typedef struct tally {
 static json_t *json_kind(const muon_checkpoint_tensor *t)
 {
     if (!t) return json_null();
-    json_t *kind = json_object(), *shape = json_array();
-    for (int d = 0; d < t->ndim; d++)
-        json_array_append_new(shape, json_integer(t->shape[d]));
+    json_t *kind = json_object();
     json_object_set_new(kind, "dtype", json_string(t->dtype));
-    json_object_set_new(kind, "shape", shape);
+    json_object_set_new(kind, "shape", tensors_json(t->ndim, t->shape));
     return kind;
 }
 

@@ -94,12 +94,10 @@ static json_t *json_tensor(const ckpt_source *s, size_t i, const ckpt_stats *sta
 {
     const muon_checkpoint_tensor *t = &s->tensors[i];
     ckpt_crc crc = ckpt_checksum(s, i);
-    json_t *object = json_object(), *shape = json_array();
-    for (int d = 0; d < t->ndim; d++)
-        json_array_append_new(shape, json_integer(t->shape[d]));
+    json_t *object = json_object();
     json_object_set_new(object, "name", json_string(t->name));
     json_object_set_new(object, "dtype", json_string(t->dtype));
-    json_object_set_new(object, "shape", shape);
+    json_object_set_new(object, "shape", tensors_json(t->ndim, t->shape));
     json_object_set_new(object, "bytes", json_integer(t->bytes));
     json_object_set_new(object, "file", json_string(t->file));
     json_object_set_new(object, "offset", json_integer(t->offset));

@@ -131,10 +131,7 @@ ckpt_crc ckpt_checksum(const ckpt_source *s, size_t index)
 
 int64_t ckpt_elements(const muon_checkpoint_tensor *tensor)
 {
-    int64_t count = 1;
-    for (int d = 0; d < tensor->ndim; d++)
-        count *= tensor->shape[d];
-    return count;
+    return tensors_elements(tensor->ndim, tensor->shape);
 }
 
 int64_t ckpt_bytes(const ckpt_source *s)

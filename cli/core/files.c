@@ -22,12 +22,20 @@ int tensors_get(const muon_st *file, size_t index, muon_st_tensor *out)
     return muon_st_get(file, index, out, sizeof *out) == MUON_OK ? CLI_DONE : cli_fail_library();
 }
 
-int64_t tensors_elements(const muon_st_tensor *tensor)
+int64_t tensors_elements(int ndim, const int64_t *shape)
 {
     int64_t count = 1;
-    for (int d = 0; d < tensor->ndim; d++)
-        count *= tensor->shape[d];
+    for (int d = 0; d < ndim; d++)
+        count *= shape[d];
     return count;
+}
+
+json_t *tensors_json(int ndim, const int64_t *shape)
+{
+    json_t *list = json_array();
+    for (int d = 0; d < ndim; d++)
+        json_array_append_new(list, json_integer(shape[d]));
+    return list;
 }
 
 int tensors_same_shape(const muon_st_tensor *tensor, int ndim, const int64_t *shape)

@@ -53,7 +53,8 @@ const char *files_name(const char *path);
 int tensors_open(muon_st **out, const char *path);
 int tensors_get(const muon_st *file, size_t index, muon_st_tensor *out);
 
-int64_t tensors_elements(const muon_st_tensor *tensor);
+int64_t tensors_elements(int ndim, const int64_t *shape);
+json_t *tensors_json(int ndim, const int64_t *shape); /* [2, 3, 4] */
 int tensors_same_shape(const muon_st_tensor *tensor, int ndim, const int64_t *shape);
 
 /* "2x3x4", or "scalar". */

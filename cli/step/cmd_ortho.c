@@ -88,7 +88,7 @@ static int plan_job(job *j, const muon_st *in, size_t index, double *load)
 {
     DO(tensors_get(in, index, &j->tensor));
     DO(check_dtype(&j->tensor));
-    int64_t count = tensors_elements(&j->tensor);
+    int64_t count = tensors_elements(j->tensor.ndim, j->tensor.shape);
     const int64_t *shape = j->tensor.shape + j->tensor.ndim;
     j->tensor.dtype = "F32";
     j->tensor.bytes = (size_t)count * sizeof(float);
@@ -161,7 +161,7 @@ static int orthogonalize(worker *w, const job *j, int64_t batch, float *data, to
 static int read_share(job *j, muon_st *in, size_t index, float **share)
 {
     int rank = launch_rank();
-    size_t count = (size_t)tensors_elements(&j->tensor);
+    size_t count = (size_t)tensors_elements(j->tensor.ndim, j->tensor.shape);
     float *whole = j->data = tensors_alloc(j->tensor.bytes);
     if (rank == 0 && share_of(j, 0) == 0 && count > 0) return CLI_DONE; /* it will be sent */
     if (muon_st_read_f32(in, index, whole, count) != MUON_OK) return cli_fail_library();

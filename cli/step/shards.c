@@ -7,10 +7,7 @@
 static size_t whole_numel(const shards *s, size_t param)
 {
     const muon_param *p = &s->params[param];
-    int64_t numel = 1;
-    for (int d = 0; d < p->ndim; d++)
-        numel *= p->shape[d];
-    return (size_t)numel;
+    return (size_t)tensors_elements(p->ndim, p->shape);
 }
 
 static size_t shard_numel(const shards *s, size_t param, int rank)

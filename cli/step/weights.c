@@ -60,7 +60,7 @@ static void add(step_file *file, const muon_st_tensor *tensor, const void *data,
 static void add_shards(step_file *file, const step_data *data, const muon_st_tensor *tensor,
                        size_t param, const void *shard)
 {
-    size_t size = tensor->bytes / (size_t)tensors_elements(tensor);
+    size_t size = tensor->bytes / (size_t)tensors_elements(tensor->ndim, tensor->shape);
     void *memory = NULL;
     const void *whole = shards_gather(&data->parts, param, shard, size, &memory);
     add(file, tensor, whole, memory);
@@ -119,7 +119,7 @@ static int write_copies(const step_data *data, outputs *out)
         if (!data->buffers[i].copy) continue;
         cli_must(files_get(&data->params, i, &tensor));
         tensor.dtype = "BF16";
-        tensor.bytes = (size_t)tensors_elements(&tensor) * sizeof(uint16_t);
+        tensor.bytes = (size_t)tensors_elements(tensor.ndim, tensor.shape) * sizeof(uint16_t);
         add_shards(&file, data, &tensor, i, data->buffers[i].copy);
     }
     return finish_file(&file, CLI_DONE, data, 0, out, "copy.safetensors");

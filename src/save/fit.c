@@ -97,8 +97,9 @@ static muon_status find_forms(complaints *c, const saved_tensors *tensors,
         const plan_param *p = &opt->plan->params[i];
         if (p->rule != MUON_RULE_MUON) continue;
         const char *saved;
+        char now[MUON_FIELD_TEXT];
         TRY(muon__settings_form(&saved, checkpoint, p->name));
-        const char *now = opt->groups[p->group].momentum_form == MUON_EMA ? "ema" : "heavy_ball";
+        TRY(muon_group_get(&opt->groups[p->group], "momentum_form", now, sizeof now));
         if (saved && strcmp(saved, now) != 0)
             complain(c, MUON_E_VALUE, "momentum of another form", "'%s' (%s, must be %s)", p->name,
                      saved, now);

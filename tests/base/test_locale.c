@@ -69,6 +69,9 @@ TEST(a_group_is_set_with_a_point)
     assert_ok(muon_group_set(&group, "lr", "0.02"));
     assert_true(group.lr == 0.02);
     assert_fails(muon_group_set(&group, "lr", "0,02"), MUON_E_VALUE, "lr is '0,02'");
+    char text[MUON_FIELD_TEXT];
+    assert_ok(muon_group_get(&group, "lr", text, sizeof text));
+    assert_string_equal(text, "0.02");
     assert_fails(muon_group_set(&group, "momentum", "1.5"), MUON_E_VALUE, "1.5");
     assert_true(has_comma());
 }
