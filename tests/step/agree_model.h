@@ -3,75 +3,32 @@
 #define TESTS_AGREE_MODEL_H
 
 #include "step/agree_step.h"
+#include "tests/world/model.h"
 
-#include <string.h>
-
-enum { NPARAMS = 4, NGROUPS = 2, HEADS = 4 };
+enum { NPARAMS = 4, HEADS = 4 };
 #define PATIENT 120.0 /* seconds for who does not wait in vain */
 
-typedef struct model {
-    muon_param params[NPARAMS + 1];
-    size_t nparams;
-    muon_group groups[NGROUPS + 1];
-    muon_attention attention[2];
-    muon_mesh mesh;
-    muon_config config;
-    double custom[2][3];
-} model;
-
+/* A mesh of all ranks, two layers of attention, and one parameter and one group more than are used. */
 static inline void init_model(model *m, int nranks)
 {
-    static const struct {
-        const char *name;
-        int64_t rows, cols;
-        int group;
-    } tensors[NPARAMS + 1] = {{"h.0.wq", 8, 16, 0},
-                              {"h.0.wk", 8, 16, 0},
-                              {"h.0.up", 4, 8, 0},
-                              {"embed", 10, 16, 1},
-                              {"head", 10, 16, 1}};
-    memset(m, 0, sizeof *m);
-    for (int i = 0; i < NPARAMS + 1; i++) {
-        muon_param *p = &m->params[i];
-        muon_param_init(p, sizeof *p);
-        p->name = tensors[i].name;
-        p->ndim = 2;
-        p->shape[0] = tensors[i].rows;
-        p->shape[1] = tensors[i].cols;
-        p->group = tensors[i].group;
-    }
-    m->nparams = NPARAMS;
-    for (int i = 0; i < NGROUPS + 1; i++)
-        muon_group_init(&m->groups[i], sizeof *m->groups);
+    model_init(m);
+    fleet_mesh(m, "world", "fsdp", nranks, NULL);
     m->groups[0].name = "muon";
-    m->groups[0].lr = 0.02;
     m->groups[1].name = "adamw";
     m->groups[1].rule = MUON_RULE_ADAMW;
-    for (int i = 0; i < 2; i++) {
-        muon_attention *a = &m->attention[i];
-        muon_attention_init(a, sizeof *a);
-        a->q = "h.0.wq";
-        a->k = "h.0.wk";
-        a->heads = a->kv_heads = HEADS;
-        a->head_dim = 2;
-    }
-    m->attention[0].name = "layer 0";
-    m->attention[1].name = "layer 1";
-    m->attention[1].kv_heads = 2;
-    muon_mesh_init(&m->mesh, sizeof m->mesh);
-    m->mesh.name = "world";
-    m->mesh.naxes = 1;
-    m->mesh.axes[0] = "fsdp";
-    m->mesh.sizes[0] = nranks;
-    muon_config_init(&m->config, sizeof m->config);
-    m->config.groups = m->groups;
-    m->config.ngroups = NGROUPS;
-    m->config.attention = m->attention;
-    m->config.nattention = 2;
-    m->config.meshes = &m->mesh;
-    m->config.nmeshes = 1;
+    muon_group_init(&m->groups[2], sizeof m->groups[2]);
+    model_add(m, 0, "h.0.wq", NULL, SHAPE(8, 16));
+    model_add(m, 0, "h.0.wk", NULL, SHAPE(8, 16));
+    model_add(m, 0, "h.0.up", NULL, SHAPE(4, 8));
+    model_add(m, 1, "embed", NULL, SHAPE(10, 16));
+    model_add(m, 1, "head", NULL, SHAPE(10, 16));
+    m->nparams = NPARAMS;
+    fleet_attend(m, "h.0.wq", "h.0.wk", HEADS, HEADS, 2)->name = "layer 0";
+    fleet_attend(m, "h.0.wq", "h.0.wk", HEADS, 2, 2)->name = "layer 1";
+    m->config.ngroups = 2;
+    m->config.meshes = m->meshes;
+    m->config.nmeshes = m->nmeshes;
     m->config.nranks = nranks;
-    m->config.threads = 1;
     m->config.timeout = PATIENT;
 }
 

@@ -124,7 +124,7 @@ static void far_rank(model *m, int rank)
     static const int reversed[] = {0, 1, 2, 4, 3};
     m->params[0].mesh = "world";
     m->params[0].placement = "0: fsdp";
-    if (rank == 2) m->mesh.ranks = reversed;
+    if (rank == 2) m->meshes[0].ranks = reversed;
 }
 
 static void lr(model *m, int rank)
@@ -149,13 +149,14 @@ static void coefficients(model *m, int rank)
 
 static void custom(model *m, int rank)
 {
+    static _Thread_local double numbers[2][3];
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 3; j++)
-            m->custom[i][j] = (double[]){3.4445, -4.775, 2.0315}[j];
+            numbers[i][j] = (double[]){3.4445, -4.775, 2.0315}[j];
     m->groups[0].coefficients = MUON_COEFFICIENTS_CUSTOM;
-    m->groups[0].custom = (const double(*)[3])m->custom;
+    m->groups[0].custom = (const double(*)[3])numbers;
     m->groups[0].ncustom = 2;
-    if (rank == 1) m->custom[1][0] = 3.5;
+    if (rank == 1) numbers[1][0] = 3.5;
 }
 
 static void one_more_group(model *m, int rank)
