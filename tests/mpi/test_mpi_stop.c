@@ -37,7 +37,8 @@ static void wake_up(void)
     if (world_rank == (stopped == 0)) kill(pids[stopped], SIGCONT);
 }
 
-static void begin_without(int rank)
+/* This rank is to stop, after a first step of all of them. */
+static muon_comm *begin_without(int rank, fleet *f, ship *s)
 {
     int pid = (int)getpid(), all[16] = {0};
     CHECK(world_size <= 16, "%d ranks", world_size);
@@ -46,6 +47,12 @@ static void begin_without(int rank)
         pids[i] = all[i];
     stopped = rank;
     MPI_Comm_split(MPI_COMM_WORLD, world_rank == stopped, world_rank, &survivors);
+    muon_comm *comm = NULL;
+    fill(f);
+    CHECK_OK(muon_mpi_create(&comm, MPI_COMM_WORLD));
+    CHECK_OK(ship_create(s, f, comm));
+    CHECK_OK(ship_run(s, 1, 1));
+    return comm;
 }
 
 static void end_without(ship *s, muon_comm *comm)
@@ -62,12 +69,7 @@ TEST(a_process_that_stops_before_a_step_is_named)
     for (int rank = 0; rank < world_size; rank++) {
         fleet f;
         ship s;
-        muon_comm *comm = NULL;
-        fill(&f);
-        begin_without(rank);
-        CHECK_OK(muon_mpi_create(&comm, MPI_COMM_WORLD));
-        CHECK_OK(ship_create(&s, &f, comm));
-        CHECK_OK(ship_run(&s, 1, 1));
+        muon_comm *comm = begin_without(rank, &f, &s);
         if (world_rank == stopped) {
             raise(SIGSTOP);
         } else {
@@ -87,12 +89,7 @@ TEST(a_process_that_stops_in_mid_step_is_named)
     for (int rank = 0; rank < world_size; rank++) {
         fleet f;
         ship s;
-        muon_comm *comm = NULL;
-        fill(&f);
-        begin_without(rank);
-        CHECK_OK(muon_mpi_create(&comm, MPI_COMM_WORLD));
-        CHECK_OK(ship_create(&s, &f, comm));
-        CHECK_OK(ship_run(&s, 1, 1));
+        muon_comm *comm = begin_without(rank, &f, &s);
         armed = 1;
         ship_fill_grads(&s, 2);
         muon_status status = ship_step(&s);

@@ -1,56 +1,22 @@
 /* test_shards.c - the plan's answer to "what does this rank hold?", and how many ranks there are. */
 #include "muon/plan.h"
-#include "tests/support/testlib.h"
+#include "tests/world/model.h"
 
 #include <string.h>
 
 #include "muon/comm.h"
 #include "plan/plan.h"
 
-typedef struct small_model {
-    muon_group groups[3];
-    muon_config config;
-    muon_mesh mesh;
-    muon_param params[4];
-    size_t nparams;
-} small_model;
-
-static void init_model(small_model *m)
+static void init_model(model *m)
 {
-    static const muon_rule rules[] = {MUON_RULE_MUON, MUON_RULE_ADAMW, MUON_RULE_FROZEN};
-    memset(m, 0, sizeof *m);
-    muon_config_init(&m->config, sizeof m->config);
-    m->config.groups = m->groups;
-    m->config.ngroups = 3;
+    model_init(m);
+    fleet_mesh(m, "world", "replicate", 2, "fsdp", 3, NULL);
     m->config.nranks = 6;
-    m->config.meshes = &m->mesh;
+    m->config.meshes = m->meshes;
     m->config.nmeshes = 1;
-    for (int i = 0; i < 3; i++) {
-        muon_group_init(&m->groups[i], sizeof m->groups[i]);
-        m->groups[i].rule = rules[i];
-    }
-    muon_mesh_init(&m->mesh, sizeof m->mesh);
-    m->mesh.name = "world";
-    m->mesh.naxes = 2;
-    m->mesh.axes[0] = "replicate";
-    m->mesh.axes[1] = "fsdp";
-    m->mesh.sizes[0] = 2;
-    m->mesh.sizes[1] = 3;
 }
 
-static muon_param *add_param(small_model *m, const char *name, int group, int ndim,
-                             const int64_t *shape)
-{
-    muon_param *p = &m->params[m->nparams++];
-    muon_param_init(p, sizeof *p);
-    p->name = name;
-    p->group = group;
-    p->ndim = ndim;
-    memcpy(p->shape, shape, (size_t)ndim * sizeof *shape);
-    return p;
-}
-
-static muon_plan *plan_of(const small_model *m)
+static muon_plan *plan_of(const model *m)
 {
     muon_plan *plan = NULL;
     assert_ok(muon_plan_create(&plan, &m->config, m->params, m->nparams));
@@ -59,14 +25,14 @@ static muon_plan *plan_of(const small_model *m)
 
 TEST(a_plan_tells_what_every_rank_holds)
 {
-    small_model m;
+    model m;
     init_model(&m);
-    muon_param *w = add_param(&m, "w", 0, 2, (int64_t[]){7, 4});
+    muon_param *w = model_add(&m, MUONS, "w", NULL, SHAPE(7, 4));
     w->mesh = "world";
     w->placement = "0: fsdp";
-    add_param(&m, "norm", 1, 1, (int64_t[]){5});
+    model_add(&m, ADAMWS, "norm", NULL, SHAPE(5));
     static const muon_range ranges[] = {{4, 5, 20}, {0, 0, 5}, {4, 20, 24}};
-    muon_param *old = add_param(&m, "old", 2, 2, (int64_t[]){4, 6});
+    muon_param *old = model_add(&m, FROZEN, "old", NULL, SHAPE(4, 6));
     old->ranges = ranges;
     old->nranges = 3;
     muon_plan *plan = plan_of(&m);
@@ -115,9 +81,9 @@ TEST(a_plan_tells_what_every_rank_holds)
 
 TEST(questions_about_what_does_not_exist_have_answers)
 {
-    small_model m;
+    model m;
     init_model(&m);
-    muon_param *w = add_param(&m, "w", 0, 2, (int64_t[]){2, 4});
+    muon_param *w = model_add(&m, MUONS, "w", NULL, SHAPE(2, 4));
     w->mesh = "world";
     w->placement = "0: fsdp"; /* rows 0 and 1; nothing on ranks 2 and 5 */
     muon_plan *plan = plan_of(&m);
@@ -173,9 +139,9 @@ static muon_status copy(int way, const muon_plan *plan, size_t param, int rank, 
 
 TEST(copies_say_what_is_wrong_with_them)
 {
-    small_model m;
+    model m;
     init_model(&m);
-    muon_param *w = add_param(&m, "w", 0, 2, (int64_t[]){2, 4});
+    muon_param *w = model_add(&m, MUONS, "w", NULL, SHAPE(2, 4));
     w->mesh = "world";
     w->placement = "0: fsdp"; /* rows 0 and 1; nothing on ranks 2 and 5 */
     muon_plan *plan = plan_of(&m);
@@ -225,9 +191,9 @@ TEST(the_number_of_ranks_is_the_communicators_or_as_given)
         int want; /* 0: refused */
     } cases[] = {{0, 0, 1}, {0, 6, 6}, {6, 0, 6}, {6, 6, 6}, {6, 5, 0}, {6, 7, 0}, {-1, 0, 0}};
     for (size_t i = 0; i < COUNT(cases); i++) {
-        small_model m;
+        model m;
         init_model(&m);
-        add_param(&m, "w", 0, 2, (int64_t[]){7, 4});
+        model_add(&m, MUONS, "w", NULL, SHAPE(7, 4));
         m.config.nmeshes = 0;
         comm.size = cases[i].size;
         m.config.comm = cases[i].size ? &comm : NULL;
@@ -252,12 +218,12 @@ TEST(the_number_of_ranks_is_the_communicators_or_as_given)
 
 TEST(every_parameter_is_folded_as_its_matrices_are)
 {
-    small_model m;
+    model m;
     init_model(&m);
-    add_param(&m, "conv", 0, 4, (int64_t[]){8, 3, 2, 2})->matrices = "flatten 1";
-    add_param(&m, "experts", 0, 4, (int64_t[]){2, 3, 4, 5})->matrices = "batch 1; flatten 2";
-    add_param(&m, "norm", 1, 1, (int64_t[]){9});
-    add_param(&m, "old", 2, 3, (int64_t[]){2, 3, 4})->matrices = "batch 1"; /* no Muon, no matter */
+    model_add(&m, MUONS, "conv", "flatten 1", SHAPE(8, 3, 2, 2));
+    model_add(&m, MUONS, "experts", "batch 1; flatten 2", SHAPE(2, 3, 4, 5));
+    model_add(&m, ADAMWS, "norm", NULL, SHAPE(9));
+    model_add(&m, FROZEN, "old", "batch 1", SHAPE(2, 3, 4)); /* no Muon, no matter */
     static const fold want[] = {
         {0, 1, 3, 1, 8, 12}, {1, 2, 1, 2, 12, 5}, {0, 1, 0, 1, 9, 1}, {0, 1, 2, 1, 2, 12}};
     muon_plan *plan = plan_of(&m);
@@ -290,7 +256,7 @@ typedef struct old_param {
 
 TEST(programs_from_before_there_were_ranks_still_run)
 {
-    small_model m;
+    model m;
     init_model(&m);
     old_param params[2];
     for (int i = 0; i < 2; i++) {
@@ -322,12 +288,12 @@ TEST(what_a_plan_was_made_of_may_go_away)
 {
     char mesh_name[] = "world", axis[] = "fsdp", placement[] = "0: fsdp";
     int ranks[] = {5, 4, 3, 2, 1, 0};
-    small_model m;
+    model m;
     init_model(&m);
-    m.mesh.name = mesh_name;
-    m.mesh.axes[1] = axis;
-    m.mesh.ranks = ranks;
-    muon_param *w = add_param(&m, "w", 0, 2, (int64_t[]){7, 4});
+    m.meshes[0].name = mesh_name;
+    m.meshes[0].axes[1] = axis;
+    m.meshes[0].ranks = ranks;
+    muon_param *w = model_add(&m, MUONS, "w", NULL, SHAPE(7, 4));
     w->mesh = mesh_name;
     w->placement = placement;
     muon_plan *plan = plan_of(&m);
