@@ -94,6 +94,11 @@ const chart = (() => {
         return text + '…';
     };
     const at = value => value.toFixed(2);
+    const line = (name, x1, y1, x2, y2, more) =>
+        s('line', { class: name, x1: at(x1), y1: at(y1), x2: at(x2), y2: at(y2), ...more });
+    const rect = (name, x, y, width, height, more) =>
+        s('rect', { class: name, x: at(x), y: at(y), width: at(width), height: at(height), ...more });
+    const label = (x, y, anchor, text, name) => s('text', { class: name, x: at(x), y: at(y), 'text-anchor': anchor }, text);
     const most = list => list.reduce((a, b) => b > a ? b : a, -Infinity);
     const least = list => list.reduce((a, b) => b < a ? b : a, Infinity);
     const finite = list => list.filter(Number.isFinite);
@@ -140,20 +145,19 @@ const chart = (() => {
         const b = { left, top: 10, right: width - rightMargin, bottom: height - (xName ? 40 : 24), parts: [] };
         b.x = place => b.left + (b.right - b.left) * place;
         b.y = place => b.bottom - (b.bottom - b.top) * place;
-        if (y) y.ticks.forEach((tick, i) => b.parts.push(
-            s('line', { class: 'gridline', x1: b.left, x2: b.right, y1: at(b.y(y.place(tick))), y2: at(b.y(y.place(tick))) }),
-            s('text', { x: b.left - 7, y: at(b.y(y.place(tick)) + 4), 'text-anchor': 'end' }, labels[i])));
-        if (xName) b.parts.push(s('text', { x: at((b.left + b.right) / 2), y: height - 4, 'text-anchor': 'middle' }, xName));
+        if (y) y.ticks.map(tick => b.y(y.place(tick))).forEach((top, i) => b.parts.push(
+            line('gridline', b.left, top, b.right, top), label(b.left - 7, top + 4, 'end', labels[i])));
+        if (xName) b.parts.push(label((b.left + b.right) / 2, height - 4, 'middle', xName));
         return b;
     };
     // Labels below the box, as many as fit beside each other.
     const putTicks = (b, list, width) => {
         let end = -Infinity;
-        for (const [place, text, line] of list) {
+        for (const [place, text, isLined] of list) {
             const wide = widthOf(text), x = Math.min(Math.max(b.x(place), wide / 2), width - wide / 2);
-            if (line) b.parts.push(s('line', { class: 'gridline', x1: at(b.x(place)), x2: at(b.x(place)), y1: b.top, y2: b.bottom }));
+            if (isLined) b.parts.push(line('gridline', b.x(place), b.top, b.x(place), b.bottom));
             if (x - wide / 2 < end + 8) continue;
-            b.parts.push(s('text', { x: at(x), y: b.bottom + 17, 'text-anchor': 'middle' }, text));
+            b.parts.push(label(x, b.bottom + 17, 'middle', text));
             end = x + wide / 2;
         }
     };
@@ -163,10 +167,9 @@ const chart = (() => {
         let room = b.bottom + 8;
         for (const rule of sorted) {
             room = rule.text = Math.min(rule.at + 4, room - 14);
-            const line = { x1: b.left, x2: b.right, y1: at(rule.at), y2: at(rule.at) };
-            b.parts.push(s('line', { class: 'halo', ...line }),
-                s('line', { class: `rule ${rule.class}`, ...line, 'stroke-dasharray': rule.dash || null }),
-                s('text', { class: `ruled ${rule.class}`, x: b.right + 6, y: at(rule.text) }, rule.name));
+            b.parts.push(line('halo', b.left, rule.at, b.right, rule.at),
+                line(`rule ${rule.class}`, b.left, rule.at, b.right, rule.at, { 'stroke-dasharray': rule.dash || null }),
+                label(b.right + 6, rule.text, 'start', rule.name, `ruled ${rule.class}`));
         }
     };
 
@@ -174,8 +177,8 @@ const chart = (() => {
 
     const key = item => h('li', { class: item.class },
         item.dash !== undefined || item.line
-            ? s('svg', { width: 26, height: 12 }, s('line', { class: 'rule', x1: 1, x2: 25, y1: 6, y2: 6, 'stroke-dasharray': item.dash || null }))
-            : s('svg', { width: 12, height: 12 }, s('rect', { class: 'fill', width: 12, height: 12, rx: 2 })),
+            ? s('svg', { width: 26, height: 12 }, line('rule', 1, 6, 25, 6, { 'stroke-dasharray': item.dash || null }))
+            : s('svg', { width: 12, height: 12 }, rect('fill', 0, 0, 12, 12, { rx: 2 })),
         h('span', {}, item.text || item.name));
 
     // draw(width) returns { height, parts, hover(x, y) }; hover returns { head, rows, parts } or nothing.
@@ -189,7 +192,10 @@ const chart = (() => {
             const width = Math.max(place.clientWidth, 200);
             picture = draw(width);
             over = s('g', {});
-            svg = s('svg', { viewBox: `0 0 ${width} ${picture.height}`, height: picture.height, role: 'img', 'aria-label': `${clean(how.title)}. ${clean(how.describe || how.text || '')}` }, picture.parts, over);
+            svg = s('svg', {
+                viewBox: `0 0 ${width} ${picture.height}`, height: picture.height, role: 'img',
+                'aria-label': clean(`${how.title}. ${how.text || ''}`),
+            }, picture.parts, over);
             place.replaceChildren(svg, tip);
             tip.hidden = true;
         };
@@ -203,8 +209,9 @@ const chart = (() => {
                 row.class && h('i', {}), h('span', {}, row.name), h('b', {}, row.text))));
             tip.hidden = false;
             const wide = tip.offsetWidth, high = tip.offsetHeight;
-            const left = x + 16 + wide <= from.width ? x + 16 : x - 16 - wide;
-            tip.style.transform = `translate(${Math.round(Math.max(0, Math.min(left, from.width - wide)))}px, ${Math.round(y - high / 2)}px)`;
+            const beside = x + 16 + wide <= from.width ? x + 16 : x - 16 - wide;
+            const left = Math.max(0, Math.min(beside, from.width - wide));
+            tip.style.transform = `translate(${Math.round(left)}px, ${Math.round(y - high / 2)}px)`;
         });
         place.addEventListener('pointerleave', leave);
         drawn.push({ place, redraw, width: 0 });
@@ -219,7 +226,7 @@ const chart = (() => {
     // ---- lines: series of { name, class, kind, x, y } over numbers -------------------------------
 
     const markAt = (shape, x, y) => shape % 2
-        ? s('rect', { class: 'mark', x: at(x - 3.4), y: at(y - 3.4), width: 6.8, height: 6.8 })
+        ? rect('mark', x - 3.4, y - 3.4, 6.8, 6.8)
         : s('circle', { class: 'mark', cx: at(x), cy: at(y), r: 3.8 });
     // What is no number is a gap; a point between two gaps is a line to itself.
     const pathOf = (series, x, y) => {
@@ -247,20 +254,27 @@ const chart = (() => {
         const b = box(width, height, y, format, 8, how.x.name), px = v => b.x(x.place(v)), py = v => b.y(y.place(v));
         putTicks(b, x.ticks.filter(Number.isInteger).map(tick => [x.place(tick), units.count(tick), true]), width);
         how.series.forEach((series, index) => {
-            const marked = series.kind === 'marks' || series.x.length < 3;
+            const isFaint = series.kind === 'faint', n = series.x.length, every = n < 80 ? 1 : Math.ceil(n / 60);
+            const isMarked = series.kind === 'marks' || (n < 3 && !isFaint);
+            const points = { d: pathOf(series, px, py), 'data-points': finite(series.y).length };
             b.parts.push(s('g', { class: series.class, 'data-series': clean(series.name || '') },
-                series.kind !== 'marks' && s('path', { class: series.kind === 'faint' ? 'faint' : 'line', d: pathOf(series, px, py), 'data-points': finite(series.y).length }),
-                marked && series.kind !== 'faint' && series.x.map((v, i) => Number.isFinite(series.y[i]) &&
-                    (series.x.length < 80 || i % Math.ceil(series.x.length / 60) === 0) && markAt(series.shape ?? index, px(v), py(series.y[i])))));
+                series.kind !== 'marks' && s('path', { class: isFaint ? 'faint' : 'line', ...points }),
+                isMarked && series.x.map((value, i) => Number.isFinite(series.y[i]) && i % every === 0 &&
+                    markAt(series.shape ?? index, px(value), py(series.y[i])))));
         });
-        const hover = (pointer, _) => {
-            const value = x.low + (x.high - x.low) * (pointer - b.left) / (b.right - b.left), named = how.series.filter(series => series.name && series.x.length);
+        const named = how.series.filter(series => series.name && series.x.length);
+        const row = (series, where) => {
+            const i = nearest(series.x, where), there = series.x[i];
+            return { class: series.class, text: pickFormat(series.y[i] ?? NaN),
+                name: there === where ? series.name : `${series.name}, at ${units.count(there)}` };
+        };
+        const hover = pointer => {
+            const value = x.low + (x.high - x.low) * (pointer - b.left) / (b.right - b.left);
             if (pointer < b.left - 4 || pointer > b.right + 4 || !named.length) return null;
-            const main = named.reduce((best, series) => series.x.length > best.x.length ? series : best), where = main.x[nearest(main.x, value)];
-            const picks = named.map(series => ({ series, i: nearest(series.x, where) }));
-            return { head: `${how.x.name} ${units.count(where)}`,
-                rows: picks.map(({ series, i }) => ({ class: series.class, name: series.x[i] === where ? series.name : `${series.name}, at ${units.count(series.x[i])}`, text: pickFormat(series.y[i] ?? NaN) })),
-                parts: [s('line', { class: 'cross', x1: at(px(where)), x2: at(px(where)), y1: b.top, y2: b.bottom })] };
+            const main = named.reduce((best, series) => series.x.length > best.x.length ? series : best);
+            const where = main.x[nearest(main.x, value)];
+            return { head: `${how.x.name} ${units.count(where)}`, rows: named.map(series => row(series, where)),
+                parts: [line('cross', px(where), b.top, px(where), b.bottom)] };
         };
         return { height, parts: b.parts, hover };
     });
@@ -271,9 +285,12 @@ const chart = (() => {
     // overlay: each begins at 0, later ones are narrower.
     const columns = how => figure(how, width => {
         const height = how.height || 240, n = how.n, format = how.y.format, rules = how.rules || [], ticks = [];
-        const sums = how.stacks[0].values.map((_, i) => how.overlay ? most(how.stacks.map(stack => stack.values[i])) : how.stacks.reduce((sum, stack) => sum + stack.values[i], 0));
+        const heights = i => how.stacks.map(stack => stack.values[i]);
+        const sum = list => list.reduce((p, q) => p + q);
+        const sums = how.stacks[0].values.map((_, i) => (how.overlay ? most : sum)(heights(i)));
         const y = axisOf([0, ...sums, ...rules.map(rule => rule.value)], { zero: true }, height / 48);
-        const b = box(width, height, y, format, rules.length ? Math.ceil(most(rules.map(rule => widthOf(rule.name)))) + 10 : 4, how.xName);
+        const margin = rules.length ? Math.ceil(most(rules.map(rule => widthOf(rule.name)))) + 10 : 4;
+        const b = box(width, height, y, format, margin, how.xName);
         const pitch = (b.right - b.left) / n, wide = Math.min(pitch * (n > 60 ? 1 : 0.8), 56);
         for (let i = 0; i < n; i++) {
             let base = 0;
@@ -281,19 +298,20 @@ const chart = (() => {
                 const value = stack.values[i], part = how.overlay ? wide * (1 - 0.5 * k) : wide;
                 if (!(value > 0)) return;
                 const top = b.y(y.place(base + value)), foot = b.y(y.place(base));
-                b.parts.push(s('rect', { class: `fill ${stack.class}`, x: at(b.left + pitch * (i + 0.5) - part / 2), y: at(top), width: at(Math.max(part, 0.5)), height: at(Math.max(foot - top, 0.3)) }));
+                const left = b.left + pitch * (i + 0.5) - part / 2;
+                b.parts.push(rect(`fill ${stack.class}`, left, top, Math.max(part, 0.5), Math.max(foot - top, 0.3)));
                 if (!how.overlay) base += value;
             });
         }
         putRules(b, rules, y);
         const of = how.of || n, step = linear(0, of, Math.min((b.right - b.left) / 60, 16), false).ticks[1];
-        for (let i = 0, every = Math.max(1, Math.round(step)); i < of; i += every) ticks.push([(i + 0.5) / of, String(i)]);
+        for (let i = 0; i < of; i += Math.max(1, Math.round(step))) ticks.push([(i + 0.5) / of, String(i)]);
         putTicks(b, ticks, width);
         const hover = pointer => {
             const i = Math.floor((pointer - b.left) / pitch);
             if (i < 0 || i >= n) return null;
-            return { head: how.head(i), rows: how.stacks.map(stack => ({ class: stack.class, name: stack.name, text: format(stack.values[i]) })),
-                parts: [s('rect', { class: 'picked', x: at(b.left + pitch * i), y: b.top, width: at(pitch), height: b.bottom - b.top })] };
+            return { head: how.head(i), parts: [rect('picked', b.left + pitch * i, b.top, pitch, b.bottom - b.top)],
+                rows: how.stacks.map(stack => ({ ...stack, text: format(stack.values[i]) })) };
         };
         return { height, parts: b.parts, hover };
     });
@@ -313,15 +331,15 @@ const chart = (() => {
         how.rows.forEach((row, i) => {
             const top = b.top + i * pitch + (above ? 22 : 2);
             b.parts.push(above
-                ? s('text', { class: 'strong', x: b.left, y: top - 7 }, `${cut(row.name, width * 0.55)}${row.note ? `, ${row.note}` : ''}`)
-                : s('text', { x: b.left - 7, y: top + 14, 'text-anchor': 'end' }, row.name),
-            s('rect', { class: 'track', x: b.left, y: top, width: at(b.right - b.left), height: bar, rx: 2 }));
+                ? label(b.left, top - 7, 'start', [cut(row.name, width * 0.55), row.note && `, ${row.note}`], 'strong')
+                : label(b.left - 7, top + 14, 'end', row.name),
+            rect('track', b.left, top, b.right - b.left, bar, { rx: 2 }));
             for (const span of row.spans) {
                 const from = b.x(x.place(span.begin)), wide = Math.max(b.x(x.place(span.end)) - from, 0.6);
                 if (!(span.end > span.begin)) continue;
-                b.parts.push(s('rect', { class: `fill ${span.class}`, x: at(from), y: top, width: at(Math.max(wide - (wide > 5 ? 1 : 0), 0.6)), height: bar }));
+                b.parts.push(rect(`fill ${span.class}`, from, top, wide > 5 ? wide - 1 : wide, bar));
                 if (span.label && widthOf(span.label) + 6 < wide)
-                    b.parts.push(s('text', { class: 'on', x: at(from + wide / 2), y: top + bar / 2 + 4, 'text-anchor': 'middle' }, span.label));
+                    b.parts.push(label(from + wide / 2, top + bar / 2 + 4, 'middle', span.label, 'on'));
                 shown.push({ from, to: from + wide, top, span });
             }
         });
@@ -330,7 +348,8 @@ const chart = (() => {
             const distance = item => Math.max(item.from - px, px - item.to, 0);
             const best = inRow.reduce((a, c) => !a || distance(c) < distance(a) ? c : a, null);
             if (!best || distance(best) > 6) return null;
-            return { head: best.span.head, rows: best.span.rows, parts: [s('rect', { class: 'picked', x: at(best.from - 0.5), y: best.top - 1, width: at(best.to - best.from + 1), height: bar + 2 })] };
+            return { head: best.span.head, rows: best.span.rows,
+                parts: [rect('picked', best.from - 0.5, best.top - 1, best.to - best.from + 1, bar + 2)] };
         };
         return { height, parts: b.parts, hover };
     });
@@ -343,24 +362,24 @@ const chart = (() => {
         const side = Math.min(width - left - 14, 460), cell = side / n;
         const list = how.values.filter(value => value > 0), high = most(list), low = Math.max(least(list), high / 1e4);
         const strength = value => high > low ? 0.14 + 0.86 * Math.max(0, Math.log(value / low)) / Math.log(high / low) : 1;
-        const parts = [s('text', { x: at(left + side / 2), y: 12, 'text-anchor': 'middle' }, 'to rank →'),
-            s('text', { transform: `translate(12 ${at(top + side / 2)}) rotate(-90)`, 'text-anchor': 'middle' }, '← from rank'),
-            s('rect', { class: 'track', x: left, y: top, width: at(side), height: at(side) })];
-        const gap = cell > 8 ? 1 : 0;
+        const gap = cell > 8 ? 1 : 0, x = i => left + i * cell, y = i => top + i * cell;
+        const parts = [label(x(n / 2), 12, 'middle', 'to rank →'),
+            s('text', { transform: `translate(12 ${at(y(n / 2))}) rotate(-90)`, 'text-anchor': 'middle' }, '← from rank'),
+            rect('track', left, top, side, side)];
         how.values.forEach((value, i) => {
-            if (value > 0) parts.push(s('rect', { class: 'heat', x: at(left + i % n * cell), y: at(top + Math.floor(i / n) * cell), width: at(cell - gap), height: at(cell - gap), opacity: at(strength(value)) }));
+            const opacity = value > 0 && at(strength(value));
+            if (opacity) parts.push(rect('heat', x(i % n), y(Math.floor(i / n)), cell - gap, cell - gap, { opacity }));
         });
-        const every = Math.max(1, Math.ceil(n * 34 / side));
+        const every = Math.max(1, Math.ceil(n * 34 / side)), fits = widthOf(how.short(n - 1)) < every * cell - 8;
         for (let i = 0; i < n; i += every) {
-            parts.push(s('text', { x: left - 6, y: at(top + (i + 0.5) * cell + 4), 'text-anchor': 'end' }, how.short(i)));
-            if (i % (2 * every) === 0 || widthOf(how.short(n - 1)) < every * cell - 8)
-                parts.push(s('text', { x: at(left + (i + 0.5) * cell), y: at(top + side + 16), 'text-anchor': 'middle' }, how.short(i)));
+            parts.push(label(left - 6, y(i + 0.5) + 4, 'end', how.short(i)));
+            if (fits || i % (2 * every) === 0) parts.push(label(x(i + 0.5), top + side + 16, 'middle', how.short(i)));
         }
         const hover = (px, py) => {
             const to = Math.floor((px - left) / cell), from = Math.floor((py - top) / cell);
             if (to < 0 || from < 0 || to >= n || from >= n) return null;
-            return { head: `${how.long(from)} to ${how.long(to)}`, rows: [{ class: 'c0', name: 'sends', text: how.format(how.values[from * n + to]) }],
-                parts: [s('rect', { class: 'picked', x: at(left + to * cell), y: at(top + from * cell), width: at(cell), height: at(cell) })] };
+            return { head: `${how.long(from)} to ${how.long(to)}`, parts: [rect('picked', x(to), y(from), cell, cell)],
+                rows: [{ class: 'c0', name: 'sends', text: how.format(how.values[from * n + to]) }] };
         };
         return { height: top + side + 24, parts, hover };
     });

@@ -13,9 +13,10 @@ page.append(
     h('p', { class: 'muted' }, data.axes && `${data.axes}; `, num('matrices', units.count), ' matrices in ',
         num('tensors', units.count), data.tensors === 1 ? ' tensor, ' : ' tensors, ', num('parameters', units.elements),
         ' parameters, ', num('flops', units.flops), ' per step.'),
-    h('p', { class: 'muted' }, `Machine (${machine.profile}): a rank computes `, num('machine.flops', units.flops), '/s and sends ',
-        num('machine.node_bandwidth', units.bytes), '/s inside a node, ', num('machine.bandwidth', units.bytes),
-        `/s between nodes; ${machine.wire} wire; ${plural(data.nodes, 'node')} of ${units.count(machine.ranks_per_node)}.`),
+    h('p', { class: 'muted' }, `Machine (${machine.profile}): a rank computes `, num('machine.flops', units.flops),
+        '/s and sends ', num('machine.node_bandwidth', units.bytes), '/s inside a node, ',
+        num('machine.bandwidth', units.bytes), `/s between nodes; ${machine.wire} wire; `,
+        `${plural(data.nodes, 'node')} of ${units.count(machine.ranks_per_node)}.`),
     h('div', { class: 'tiles' },
         tile('Predicted for a step', num('makespan_seconds', units.seconds), 'orthogonalization and its messages'),
         tile('Against the lower bound', units.ratio(data.makespan_seconds / data.lower_bound_seconds),
@@ -30,46 +31,40 @@ page.append(
 
 const perColumn = data.ranks / columns.length;
 const rules = [
-    { name: 'predicted', class: 'predicted', dash: '', value: data.makespan_seconds, text: `predicted ${units.seconds(data.makespan_seconds)}` },
+    { name: 'predicted', class: 'predicted', dash: '', value: data.makespan_seconds,
+        text: `predicted ${units.seconds(data.makespan_seconds)}` },
     ...[['work', 'c6', '8 4'], ['matrix', 'c4', '3 3'], ['bytes', 'c5', '1 4']].map(([name, color, dash]) => ({
         name, class: color, dash, value: bounds[`${name}_seconds`],
         text: `bound by ${name}, ${boundNames[name]}: ${units.seconds(bounds[`${name}_seconds`])}`,
     })),
 ];
-const column = (title, name, key, format, color) => chart.columns({
-    title, xName: 'rank', height: 190, n: columns.length, of: data.ranks, head: i => `rank ${columns[i].rank}`,
-    stacks: [{ name, class: color, values: columns.map(load => load[key]) }], y: { format },
-});
+const overRanks = { n: columns.length, of: data.ranks, head: i => `rank ${columns[i].rank}`, xName: 'rank', height: 190 };
+const stack = (name, color, key) => ({ name, class: color, values: columns.map(load => load[key]) });
+const ofRanks = (title, format, stacks, how) =>
+    chart.columns({ ...overRanks, title, stacks, y: { format }, keys: stacks.length > 1 ? stacks : [], ...how });
+const timeStacks = [stack('work', 'work', 'work_seconds'), stack('messages', 'message', 'message_seconds')];
 section('Load of the ranks', perColumn > 1
     ? `Each column is the busiest of about ${Math.round(perColumn)} neighbouring ranks.`
     : 'A column for each rank.',
 h('div', { class: 'grid' },
-    chart.columns({
-        title: 'Time', wide: true, height: 300, overlay: true, xName: 'rank', y: { format: units.seconds }, rules,
+    ofRanks('Time', units.seconds, timeStacks, {
+        wide: true, height: 300, overlay: true, rules, keys: [...timeStacks, ...rules],
         text: 'Work and messages overlap in a step. No plan can be faster than the highest of the three bounds.',
-        n: columns.length, of: data.ranks, head: i => `rank ${columns[i].rank}`,
-        stacks: [{ name: 'work', class: 'work', values: columns.map(load => load.work_seconds) },
-            { name: 'messages', class: 'message', values: columns.map(load => load.message_seconds) }],
-        keys: [{ name: 'work', class: 'work' }, { name: 'messages', class: 'message' }, ...rules],
     }),
-    column('Matrices', 'matrices', 'matrices', units.count, 'work'),
-    data.ranks > 1 && chart.columns({
-        title: 'Bytes', xName: 'rank', height: 190, n: columns.length, of: data.ranks, head: i => `rank ${columns[i].rank}`,
-        stacks: [{ name: 'sent', class: 'scatter', values: columns.map(load => load.bytes_sent) },
-            { name: 'received', class: 'gather', values: columns.map(load => load.bytes_received) }],
-        keys: [{ name: 'sent', class: 'scatter' }, { name: 'received', class: 'gather' }], y: { format: units.bytes },
-    })));
+    ofRanks('Matrices', units.count, [stack('matrices', 'work', 'matrices')]),
+    data.ranks > 1 && ofRanks('Bytes', units.bytes,
+        [stack('sent', 'scatter', 'bytes_sent'), stack('received', 'gather', 'bytes_received')])));
 
 // ---- waves --------------------------------------------------------------------------------------
 
 const lanes = [['gather', 'gather'], ['compute', 'work'], ['scatter', 'scatter']];
 const laneRows = (wave, name) => name === 'compute'
     ? [{ name: 'matrices', text: units.count(wave.matrices) }, { name: 'work', text: units.flops(wave.flops) }]
-    : [{ name: 'sent', text: units.bytes(wave[`${name}_sent`]) }, { name: 'received', text: units.bytes(wave[`${name}_received`]) }];
+    : ['sent', 'received'].map(way => ({ name: way, text: units.bytes(wave[`${name}_${way}`]) }));
 const inTime = line => chart.strips({
     title: `Rank ${line.rank}, ${line.role}`, wide: true, format: units.seconds, xName: 'time since the first message',
-    text: [`${plural(line.matrices, 'matrix', 'matrices')}, ${units.seconds(line.work_seconds)} of work, ${units.seconds(line.message_seconds)} of messages. `,
-        'Numbers are waves.'].join(''),
+    text: `${plural(line.matrices, 'matrix', 'matrices')}, ${units.seconds(line.work_seconds)} of work, ` +
+        `${units.seconds(line.message_seconds)} of messages. Numbers are waves.`,
     keys: lanes.map(([name, color]) => ({ name, class: color })),
     rows: lanes.map(([name, color]) => ({
         name, spans: line.waves.map((wave, i) => ({
@@ -79,16 +74,16 @@ const inTime = line => chart.strips({
         })),
     })),
 });
-const waveBytes = line => chart.columns({
-    title: `Rank ${line.rank}: bytes of each wave`, height: 210, xName: 'wave', y: { format: units.bytes },
-    text: 'Gathers bring the parts of a matrix to its owner; scatters bring the results back.',
-    n: line.waves.length, head: i => `wave ${i}`,
-    stacks: [['gather, sent', 'gather', 'gather_sent'], ['gather, received', 'c6', 'gather_received'],
-        ['scatter, sent', 'scatter', 'scatter_sent'], ['scatter, received', 'c5', 'scatter_received']]
-        .map(([name, color, key]) => ({ name, class: color, values: line.waves.map(wave => wave[key]) })),
-    keys: [['gather, sent', 'gather'], ['gather, received', 'c6'], ['scatter, sent', 'scatter'], ['scatter, received', 'c5']]
-        .map(([name, color]) => ({ name, class: color })),
-});
+const ways = [['gather, sent', 'gather', 'gather_sent'], ['gather, received', 'c6', 'gather_received'],
+    ['scatter, sent', 'scatter', 'scatter_sent'], ['scatter, received', 'c5', 'scatter_received']];
+const waveBytes = line => {
+    const stacks = ways.map(([name, color, key]) => ({ name, class: color, values: line.waves.map(wave => wave[key]) }));
+    return chart.columns({
+        title: `Rank ${line.rank}: bytes of each wave`, height: 210, xName: 'wave', y: { format: units.bytes },
+        text: 'Gathers bring the parts of a matrix to its owner; scatters bring the results back.',
+        n: line.waves.length, head: i => `wave ${i}`, stacks, keys: stacks,
+    });
+};
 const moves = timelines.filter(line => line.bytes_sent + line.bytes_received > 0);
 section('Waves in time', `${plural(data.waves, 'wave')}, ${data.in_flight} in flight; as if no rank waited for another.`,
     h('div', { class: 'grid' }, timelines.map(inTime), moves.map(waveBytes)));
@@ -102,16 +97,20 @@ const sum = list => list.reduce((a, b) => a + b, 0);
 const trafficOf = (title, what, values) => {
     const total = sum(values), inside = sum(values.filter((_, i) => Math.floor(i / groups) === i % groups));
     const top = values.indexOf(Math.max(...values));
-    const own = size > 1 ? ` ${units.percent(inside / total)} stays among the ${Math.round(size)} ranks of a square on the diagonal.` : '';
+    const own = size > 1 && `${units.percent(inside / total)} stays among the ${Math.round(size)} ranks of ` +
+        'a square on the diagonal.';
     return chart.matrix({
         title, n: groups, values, format: units.bytes, long: groupName, short: group => String(firstOf(group)),
-        text: `${what} ${units.bytes(total)} in all; most from ${groupName(Math.floor(top / groups))} to ${groupName(top % groups)}, ${units.bytes(values[top])}.${own} The stronger the colour, the more, on a logarithmic scale.`,
+        text: [what, `${units.bytes(total)} in all; most from ${groupName(Math.floor(top / groups))}`,
+            `to ${groupName(top % groups)}, ${units.bytes(values[top])}.`, own,
+            'The stronger the colour, the more, on a logarithmic scale.'].filter(Boolean).join(' '),
     });
 };
-const pairs = [['Gather', 'Parts of matrices, to their owners:', traffic.gather], ['Scatter', 'Results, from the owners back:', traffic.scatter]]
-    .filter(([, , values]) => sum(values) > 0);
-section('Who sends to whom', pairs.length ? `In one step, all waves together.` : 'Nothing: every rank has all of the matrices that it orthogonalizes.',
-    h('div', { class: 'grid' }, pairs.map(pair => trafficOf(...pair))));
+const pairs = [['Gather', 'Parts of matrices, to their owners:', traffic.gather],
+    ['Scatter', 'Results, from the owners back:', traffic.scatter]].filter(([, , values]) => sum(values) > 0);
+section('Who sends to whom', pairs.length ? 'In one step, all waves together.'
+    : 'Nothing: every rank has all of the matrices that it orthogonalizes.',
+h('div', { class: 'grid' }, pairs.map(pair => trafficOf(...pair))));
 
 // ---- other schemes ------------------------------------------------------------------------------
 
@@ -124,24 +123,30 @@ const schemeBars = (title, key, format) => chart.strips({
     title, format,
     rows: schemes.map(scheme => {
         const value = lookUp(scheme.key + key), ratio = units.ratio(value / data[key]);
+        const rows = [{ class: scheme.class, name: title, text: format(value) }, { name: 'this plan’s', text: ratio }];
         return { name: scheme.name, note: scheme.key ? `${format(value)}, ${ratio}` : format(value),
-            spans: [{ begin: 0, end: value, class: scheme.class, head: scheme.name, rows: [{ class: scheme.class, name: title, text: format(value) }, { name: 'this plan’s', text: ratio }] }] };
+            spans: [{ begin: 0, end: value, class: scheme.class, head: scheme.name, rows }] };
     }),
 });
-section('Other schemes', 'Round-robin: matrices by cost, in turn, in each group that shards them. Padded: an all-to-all of each shape, padded to the group.',
-    h('div', { class: 'grid' }, schemeBars('Time of a step', 'makespan_seconds', units.seconds),
-        data.bytes_per_rank_max > 0 && schemeBars('Bytes of the rank with most', 'bytes_per_rank_max', units.bytes)),
-    table(['scheme', 'time', 'bytes of a rank', 'padding'], schemes.map(scheme => ({
-        name: scheme.name, cells: [num(`${scheme.key}makespan_seconds`, units.seconds), num(`${scheme.key}bytes_per_rank_max`, units.bytes), num(`${scheme.key}padding_bytes`, units.bytes)],
-    }))));
+const schemeNumbers = [['makespan_seconds', units.seconds], ['bytes_per_rank_max', units.bytes],
+    ['padding_bytes', units.bytes]];
+section('Other schemes', 'Round-robin: matrices by cost, in turn, in each group that shards them. ' +
+    'Padded: an all-to-all of each shape, padded to the group.',
+h('div', { class: 'grid' }, schemeBars('Time of a step', 'makespan_seconds', units.seconds),
+    data.bytes_per_rank_max > 0 && schemeBars('Bytes of the rank with most', 'bytes_per_rank_max', units.bytes)),
+table(['scheme', 'time', 'bytes of a rank', 'padding'], schemes.map(scheme => ({
+    name: scheme.name, cells: schemeNumbers.map(([key, format]) => num(scheme.key + key, format)),
+}))));
 
 // ---- numbers ------------------------------------------------------------------------------------
 
 section('Ranks in numbers', null, table(['', ...timelines.map(line => `rank ${line.rank}, ${line.role}`)],
-    [['matrices', 'matrices', units.count], ['work', 'flops', units.flops], ['time of work', 'work_seconds', units.seconds],
-        ['time of messages', 'message_seconds', units.seconds], ['messages sent', 'messages_sent', units.count],
-        ['messages received', 'messages_received', units.count], ['bytes sent', 'bytes_sent', units.bytes],
-        ['bytes received', 'bytes_received', units.bytes], ['state', 'state_bytes', units.bytes], ['workspace', 'workspace_bytes', units.bytes]]
+    [['matrices', 'matrices', units.count], ['work', 'flops', units.flops],
+        ['time of work', 'work_seconds', units.seconds], ['time of messages', 'message_seconds', units.seconds],
+        ['messages sent', 'messages_sent', units.count], ['messages received', 'messages_received', units.count],
+        ['bytes sent', 'bytes_sent', units.bytes],
+        ['bytes received', 'bytes_received', units.bytes], ['state', 'state_bytes', units.bytes],
+        ['workspace', 'workspace_bytes', units.bytes]]
         .map(([name, key, format]) => ({ name, cells: timelines.map((_, i) => num(`timelines.${i}.${key}`, format)) }))));
 page.append(h('footer', {}, `libmuon ${data.version}, muonctl plan. Hash of the plan: ${data.hash}.`));
 finish(`${data.model} on ${plural(data.ranks, 'rank')}`);

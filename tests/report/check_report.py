@@ -142,7 +142,7 @@ DAMAGES = (
      "sticks out"),
     ("the page is too wide", "<main", "<div style='width: 2000px'>x</div><main", "px wide in"),
     ("text overlaps", "<main", "<p>below</p><p style='margin-top: -20px'>above</p><main", "overlap"),
-    ("labels of an axis overlap", "y: b.bottom + 17", "y: b.bottom + 33", "overlap"),
+    ("labels of an axis overlap", "b.bottom + 17", "b.bottom + 33", "overlap"),
     ("text fades", "<main", "<p style='background: #777; color: #888'>faint</p><main", "contrast"),
     ("a line lacks a point", "'data-points': finite(series.y).length", "'data-points': 301", "points, not 301"),
     ("a line leaves its picture", "py = v => b.y(y.place(v))", "py = v => 99 + 2 * b.y(y.place(v))",
