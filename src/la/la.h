@@ -26,10 +26,12 @@ typedef struct la_facts {
 
 typedef struct la_ops {
     const char *name;
-    /* c[m][n] = alpha a[m][k] b[k][n]; c has rows of ldc floats, and is not a or b. */
-    void (*gemm)(int64_t m, int64_t n, int64_t k, float alpha, la_view a, la_view b, float *c,
-                 int64_t ldc);
-    /* The same for n = m, on and below the diagonal; above it c may hold anything afterwards. */
+    /* c[m][n] = alpha a[m][k] b[k][n] + beta c; c has rows of ldc floats, and is not a or b. beta 0: what
+     * c held is not read. small: packing the operands would cost more than it saves. */
+    void (*gemm)(int64_t m, int64_t n, int64_t k, float alpha, la_view a, la_view b, float beta,
+                 float *c, int64_t ldc, int small);
+    /* c[m][m] = alpha a[m][k] b[k][m] on and below the diagonal; above it c may hold anything
+     * afterwards. */
     void (*gemmt)(int64_t m, int64_t k, float alpha, la_view a, la_view b, float *c, int64_t ldc);
     /* Can products be made here, and be right? Before the first one. NULL: always. */
     muon_status (*check)(void);

@@ -1,5 +1,5 @@
 /* BLIS, always on one thread: the tiles of a product are what runs in parallel. The kernels that
- * skip packing are for small triangles only (base/blis.h says why). */
+ * skip packing are for small operands only (base/blis.h says why). */
 #include "base/blis.h"
 #include "la/la.h"
 
@@ -10,10 +10,10 @@ static blis_matrix matrix(la_view view)
     return (blis_matrix){view.data, view.rs, view.cs};
 }
 
-static void gemm(int64_t m, int64_t n, int64_t k, float alpha, la_view a, la_view b, float *c,
-                 int64_t ldc)
+static void gemm(int64_t m, int64_t n, int64_t k, float alpha, la_view a, la_view b, float beta,
+                 float *c, int64_t ldc, int small)
 {
-    muon__blis_gemm(m, n, k, alpha, matrix(a), matrix(b), 0, c, ldc, 0);
+    muon__blis_gemm(m, n, k, alpha, matrix(a), matrix(b), beta, c, ldc, small);
 }
 
 enum {

@@ -45,17 +45,17 @@ static operand as_operand(la_view view, int64_t cols)
     return (operand){TRANS, (int)view.cs};
 }
 
-static void gemm(int64_t m, int64_t n, int64_t k, float alpha, la_view a, la_view b, float *c,
-                 int64_t ldc)
+static void gemm(int64_t m, int64_t n, int64_t k, float alpha, la_view a, la_view b, float beta,
+                 float *c, int64_t ldc, int small)
 {
     int64_t strides = most(most(a.rs, a.cs), most(b.rs, b.cs));
     if (most(most(most(m, n), k), most(strides, ldc)) > INT_MAX) { /* beyond CBLAS's integers */
-        muon__la_reference.gemm(m, n, k, alpha, a, b, c, ldc);
+        muon__la_reference.gemm(m, n, k, alpha, a, b, beta, c, ldc, small);
         return;
     }
     operand left = as_operand(a, k), right = as_operand(b, n);
     loaded.sgemm(ROW_MAJOR, left.trans, right.trans, (int)m, (int)n, (int)k, alpha, a.data, left.ld,
-                 b.data, right.ld, 0, c, (int)ldc);
+                 b.data, right.ld, beta, c, (int)ldc);
 }
 
 static void gemmt(int64_t m, int64_t k, float alpha, la_view a, la_view b, float *c, int64_t ldc)
@@ -64,7 +64,7 @@ static void gemmt(int64_t m, int64_t k, float alpha, la_view a, la_view b, float
     for (int64_t row = 0; row < m; row += STRIP) {
         int64_t rows = m - row < STRIP ? m - row : STRIP;
         la_view strip = {a.data + row * a.rs, a.rs, a.cs};
-        gemm(rows, row + rows, k, alpha, strip, b, c + row * ldc, ldc);
+        gemm(rows, row + rows, k, alpha, strip, b, 0, c + row * ldc, ldc, 1);
     }
 }
 

@@ -182,7 +182,7 @@ static void multiply_tile(void *arg, int64_t index, int worker)
     if (t.on_diagonal)
         g->la->gemmt(t.rows, q->k, q->alpha, a, b, c, q->ldc);
     else
-        g->la->gemm(t.rows, t.cols, q->k, q->alpha, a, b, c, q->ldc);
+        g->la->gemm(t.rows, t.cols, q->k, q->alpha, a, b, 0, c, q->ldc, 0);
     add(q, t);
     if (q->symmetric) mirror(q, t);
 }

@@ -19,7 +19,7 @@ allowed() {
         src/step) echo "base la comm matrix rule ns plan io" ;;
         src/save) echo "base comm rule plan io step" ;;
         src) echo "base la comm matrix rule ns plan io step save" ;;
-        train) echo "base comm" ;;
+        train) echo "base la comm" ;;
         cli) echo "train" ;;
         include/muon | examples) echo "" ;;
         *) return 1 ;;
@@ -158,6 +158,7 @@ mpi/a.c #include "a.h"
 mpi/a.c #include "muon/comm.h"
 train/a.c #include "base/a.h"
 train/a.c #include "comm/a.h"
+train/a.c #include "la/a.h"
 train/a.c #include "muon/comm.h"
 train/run/a.c #include "train/model/a.h"
 train/run/a.c #include "base/a.h"

@@ -156,6 +156,30 @@ TEST(threads_do_not_change_a_bit)
     destroy(&p);
 }
 
+/* With beta 0, what c held is not read: it may be a NaN. */
+TEST(a_product_is_added_to_what_is_there)
+{
+    static const struct {
+        int64_t m, n, k;
+        float beta;
+    } cases[] = {{5, 7, 3, 1}, {48, 64, 48, 0.5F}, {130, 70, 96, -1}, {33, 29, 17, 0}};
+    testlib_seed(8);
+    for (size_t i = 0; i < COUNT(backends) * COUNT(cases) * 2; i++) {
+        const la_ops *la = backends[i / 2 / COUNT(cases)];
+        problem p = make(cases[i / 2 % COUNT(cases)].m, cases[i / 2 % COUNT(cases)].n,
+                         cases[i / 2 % COUNT(cases)].k);
+        la_product q = {.m = p.m, .n = p.n, .k = p.k, .alpha = 2, .c = p.c, .ldc = p.n, .d = p.d};
+        q.a = (la_view){p.a, p.k, 1};
+        q.b = (la_view){p.b, p.n, 1};
+        q.beta = cases[i / 2 % COUNT(cases)].beta;
+        for (int64_t j = 0; j < p.m * p.n; j++)
+            p.c[j] = q.beta == 0 ? NAN : p.d[j];
+        la->gemm(p.m, p.n, p.k, q.alpha, q.a, q.b, q.beta, p.c, p.n, (int)(i % 2));
+        testlib_assert_error(worst(&p, &q), 6e-6, "%s case %zu", la->name, i);
+        destroy(&p);
+    }
+}
+
 enum { CALLS = 300, EDGE = 192 };
 
 typedef struct crowd {
@@ -168,7 +192,7 @@ static void multiply_one(void *arg, int64_t index, int worker)
 {
     crowd *x = arg;
     (void)worker;
-    x->la->gemm(EDGE, EDGE, EDGE, 1, x->a, x->b, x->c + index * EDGE * EDGE, EDGE);
+    x->la->gemm(EDGE, EDGE, EDGE, 1, x->a, x->b, 0, x->c + index * EDGE * EDGE, EDGE, 0);
 }
 
 /* A library without locks mixes up its callers' memory. */

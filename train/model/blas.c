@@ -1,55 +1,44 @@
 #include "train/model/blas.h"
 
+#include "la/la.h"
+
 #ifdef MUON_HAVE_BLIS
-
-#include "base/blis.h"
-
-static void multiply(int64_t m, int64_t n, int64_t k, float alpha, mat a, mat b, float beta,
-                     float *c, int64_t ldc, int sup)
-{
-    blis_matrix left = {a.data, a.rs, a.cs}, right = {b.data, b.rs, b.cs};
-    muon__blis_gemm(m, n, k, alpha, left, right, beta, c, ldc, sup);
-}
-
-muon_status blas_check(void)
-{
-    return muon__blis_check();
-}
-
+static const la_ops *const la = &muon__la_blis;
 #else
-
-/* Every element is one sum from the first term to the last. */
-static void multiply(int64_t m, int64_t n, int64_t k, float alpha, mat a, mat b, float beta,
-                     float *c, int64_t ldc, int sup)
-{
-    (void)sup;
-    for (int64_t i = 0; i < m; i++) {
-        for (int64_t j = 0; j < n; j++) {
-            float sum = 0;
-            for (int64_t l = 0; l < k; l++)
-                sum += a.data[i * a.rs + l * a.cs] * b.data[l * b.rs + j * b.cs];
-            float *to = &c[i * ldc + j];
-            *to = beta == 0 ? alpha * sum : alpha * sum + beta * *to;
-        }
-    }
-}
-
-muon_status blas_check(void)
-{
-    return MUON_OK;
-}
-
+static const la_ops *const la = &muon__la_reference;
 #endif
 
-/* Kernels that skip packing are good for small operands, and for others slower by up to 60 %. */
+static la_view view(mat m)
+{
+    return (la_view){m.data, m.rs, m.cs};
+}
+
+muon_status blas_check(void)
+{
+    return la->check ? la->check() : MUON_OK;
+}
+
 void blas_gemm(int64_t m, int64_t n, int64_t k, float alpha, mat a, mat b, float beta, float *c,
                int64_t ldc)
 {
-    multiply(m, n, k, alpha, a, b, beta, c, ldc, 0);
+    la->gemm(m, n, k, alpha, view(a), view(b), beta, c, ldc, 0);
 }
 
 void blas_gemm_small(int64_t m, int64_t n, int64_t k, float alpha, mat a, mat b, float beta,
                      float *c, int64_t ldc)
 {
-    multiply(m, n, k, alpha, a, b, beta, c, ldc, 1);
+    la->gemm(m, n, k, alpha, view(a), view(b), beta, c, ldc, 1);
+}
+
+muon_status blas_find(const blas_backend **out, const char *name)
+{
+    TRY(muon__la_find(out, name));
+    if (*out == &muon__la_reference) *out = NULL;
+    return MUON_OK;
+}
+
+void blas_gemm_by(const blas_backend *backend, int64_t m, int64_t n, int64_t k, mat a, mat b,
+                  float *c, int64_t ldc)
+{
+    backend->gemm(m, n, k, 1, view(a), view(b), 0, c, ldc, 0);
 }
