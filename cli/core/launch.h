@@ -37,20 +37,4 @@ void launch_max(int64_t *values, int count);
 void launch_send(const void *data, size_t bytes);
 void launch_receive(void *data, size_t bytes, int rank);
 
-/* ---- between launch.c and launch_mpi.c -------------------------------------------------------- */
-
-typedef struct launch_link {
-    int rank, size;
-    muon_comm *comm;
-    void (*sum)(int64_t *values, int count);
-    void (*max)(int64_t *values, int count);
-    void (*send)(const void *data, size_t bytes, int rank);
-    void (*receive)(void *data, size_t bytes, int rank);
-    void (*abort)(int code);
-    void (*end)(void);
-} launch_link;
-
-/* MPI's; where there is MPI. */
-int launch_mpi_join(const launch_link **out);
-
 #endif

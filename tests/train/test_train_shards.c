@@ -145,7 +145,7 @@ static void exchange(int rank, const muon_comm *comm, void *arg)
     const fixture *f = arg;
     team *t = NULL;
     train_shards *s = NULL;
-    rank_ok(team_create(&t, f->size > 1 ? comm : NULL, 60));
+    rank_ok(team_create(&t, f->size > 1 ? comm : NULL, 60, "a test"));
     rank_ok(train_shards_create(&s, f->plan, NPARAMS, t));
     float **whole = make_whole(f),
           *shard = calloc((size_t)train_shards_numel(s) + 1, sizeof *shard);
@@ -228,7 +228,7 @@ static void create_in_trouble(int rank, const muon_comm *comm, void *arg)
     trouble *t = arg;
     team *words = NULL;
     train_shards *s = NULL;
-    rank_ok(team_create(&words, comm, 60));
+    rank_ok(team_create(&words, comm, 60, "a test"));
     if (rank == 1) testlib_fail_allocation(t->k);
     muon_status status = train_shards_create(&s, t->f.plan, NPARAMS, words);
     if (rank == 1) testlib_fail_allocation(0);
@@ -263,7 +263,7 @@ static void talk(int rank, const muon_comm *comm, void *arg)
     enum { COUNT_OF_WORDS = 150 }; /* several turns */
     team *t = NULL;
     double mine[COUNT_OF_WORDS], all[5 * COUNT_OF_WORDS];
-    rank_ok(team_create(&t, comm, 60));
+    rank_ok(team_create(&t, comm, 60, "a test"));
     rank_check(team_rank(t) == rank && team_size(t) == comm->size, "rank %d of %d", team_rank(t),
                team_size(t));
     for (int i = 0; i < COUNT_OF_WORDS; i++)
@@ -293,7 +293,7 @@ static void disagree(int rank, const muon_comm *comm, void *arg)
 {
     int bad = *(int *)arg; /* ranks that have failed, as bits */
     team *t = NULL;
-    rank_ok(team_create(&t, comm, 60));
+    rank_ok(team_create(&t, comm, 60, "a test"));
     muon_status mine = MUON_OK;
     if (bad >> rank & 1) mine = muon_error_set(MUON_E_IO, "file %d is missing", rank);
     muon_status status = team_agree(t, mine);

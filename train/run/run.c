@@ -226,7 +226,7 @@ static muon_status create_shards(train_run *run)
 
 static muon_status create(train_run *run, const muon_comm *comm)
 {
-    TRY(team_create(&run->team, comm, run->settings.timeout));
+    TRY(team_create(&run->team, comm, run->settings.timeout, "the training run"));
     run->rank = team_rank(run->team);
     run->size = team_size(run->team);
     TRY(team_agree(run->team, prepare(run)));

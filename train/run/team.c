@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STAGE "the training run"
-
 enum { NUMBERS = 64 }; /* that a place has room for; longer lists go in several turns */
 
 typedef struct place { /* of one rank; filled by nobody else */
@@ -19,6 +17,7 @@ struct team {
     const muon_comm *comm;
     int rank, size;
     double timeout;
+    const char *stage;
     agree agree;
     tree *words; /* its block is place[size] */
 };
@@ -33,7 +32,7 @@ static void combine(void *user, void *into, const void *from)
         if (theirs[i].taken) mine[i] = theirs[i];
 }
 
-muon_status team_create(team **out, const muon_comm *comm, double timeout)
+muon_status team_create(team **out, const muon_comm *comm, double timeout, const char *stage)
 {
     team *t = NULL;
     TRY(CALLOC(&t, 1, "a team"));
@@ -41,6 +40,7 @@ muon_status team_create(team **out, const muon_comm *comm, double timeout)
     t->rank = comm ? comm->rank : 0;
     t->size = comm ? comm->size : 1;
     t->timeout = timeout;
+    t->stage = stage;
     muon_status status = muon__agree_open(&t->agree, comm, CHANNEL_SPARE, timeout);
     if (status == MUON_OK)
         status = muon__tree_create(&t->words, comm, CHANNEL_SPARE, (size_t)t->size * sizeof(place),
@@ -92,14 +92,14 @@ static double *start(team *t)
 
 static muon_status finish(team *t, const place **all)
 {
-    TRY(muon__tree_run(t->words, STAGE));
+    TRY(muon__tree_run(t->words, t->stage));
     *all = muon__tree_block(t->words);
     return MUON_OK;
 }
 
 muon_status team_agree(team *t, muon_status status)
 {
-    return muon__agree_status(&t->agree, STAGE, status);
+    return muon__agree_status(&t->agree, t->stage, status);
 }
 
 muon_status team_share(team *t, const double *mine, double *all, size_t count)
@@ -130,4 +130,15 @@ muon_status team_sum(team *t, double *values, size_t count)
         }
     }
     return MUON_OK;
+}
+
+muon_status team_move(team *t, muon_direction direction, void *data, size_t bytes, int rank)
+{
+    muon_batch *batch = NULL;
+    muon_message message = {data, (int64_t)bytes, rank};
+    TRY(muon__comm_open(t->comm, &batch, direction, CHANNEL_SPARE, &message, bytes > 0));
+    muon_status status = muon__comm_start(t->comm, batch);
+    if (status == MUON_OK) status = muon__comm_wait(t->comm, batch, t->timeout, "%s", t->stage);
+    muon__comm_close(t->comm, batch);
+    return status;
 }

@@ -10,8 +10,9 @@
 
 typedef struct team team;
 
-/* comm NULL: one rank; else it must outlive the team. timeout: seconds to wait for another rank. */
-muon_status team_create(team **out, const muon_comm *comm, double timeout);
+/* comm NULL: one rank; else it must outlive the team. timeout: seconds to wait for another rank. stage
+ * is what messages call the place where they meet, and keeps teams of the same ranks apart. */
+muon_status team_create(team **out, const muon_comm *comm, double timeout, const char *stage);
 void team_destroy(team *t); /* NULL is fine */
 
 int team_rank(const team *t);
@@ -27,5 +28,9 @@ muon_status team_agree(team *t, muon_status status);
 muon_status team_share(team *t, const double *mine, double *all, size_t count);
 /* values[i] becomes the sum over all ranks: x alone among zeros stays x, to the bit. */
 muon_status team_sum(team *t, double *values, size_t count);
+
+/* Between this rank and another one, which calls it for the other direction; the only one that is not
+ * collective. Bytes may be 0. */
+muon_status team_move(team *t, muon_direction direction, void *data, size_t bytes, int rank);
 
 #endif
