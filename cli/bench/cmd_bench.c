@@ -246,7 +246,7 @@ static int run(int noperands, char **operands)
         return CLI_DONE;
     }
     DO(launch_start());
-    int code = bench_all(noperands, operands);
+    int code = launch_agree(bench_all(noperands, operands));
     launch_end();
     return code;
 }

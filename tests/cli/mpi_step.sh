@@ -187,6 +187,7 @@ refused "a mesh of more ranks than there are" "mesh 'dense': the axes up to 'fsd
     ranks 3 "$MUONCTL" step --config mesh.json --params params --grads grads --out out
 tensors make bad c:F32:4x4x4:nan
 refused "a NaN in the matrices of one rank" "rank 1: tensor 'c'" ranks 2 "$MUONCTL" ortho bad out
+refused "a benchmark of no known model" "bench: unknown model 'none'" ranks 2 "$MUONCTL" bench ranks:none
 # Some launchers do not notice, and the job has to be ended.
 if limit=20 odd 1 "" "exit" "${step[@]}" --grads grads >log 2>err || [ -e out ]; then
     fail "a rank that is not muonctl: success"
