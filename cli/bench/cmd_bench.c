@@ -23,7 +23,7 @@ static const option options[] = {
      .least = 1,
      .most = 1000,
      .standard = "7",
-     .help = "runs of each problem at least; the best one counts"},
+     .help = "minimum number of runs of each problem; the best one counts"},
     {.name = "min-time",
      .argument = "S",
      .type = OPTION_NUMBER,
@@ -31,23 +31,23 @@ static const option options[] = {
      .least = 0,
      .most = 3600,
      .standard = "1",
-     .help = "seconds for each problem at least"},
+     .help = "minimum time for each problem, in seconds"},
     {.name = "dir",
      .argument = "DIR",
      .type = OPTION_TEXT,
      .target = &settings.dir,
      .standard = "/tmp",
-     .help = "where the files of save: and offload: are"},
+     .help = "directory for the files of save: and offload:"},
     {.name = "ram-budget",
      .argument = "SIZE",
      .type = OPTION_TEXT,
      .target = &ram_budget,
      .standard = "a quarter of the state",
-     .help = "offload: bytes of state in memory, like 500M"},
+     .help = "offload: bytes of state in memory, such as 500M"},
     {.name = "table",
      .type = OPTION_FLAG,
      .target = &settings.as_table,
-     .help = "a table instead of JSON lines"},
+     .help = "print a table instead of JSON lines"},
     {.name = "list", .type = OPTION_FLAG, .target = &list, .help = "print what PROBLEM can be"},
     COMPUTE_OPTIONS(settings.how),
 };
@@ -117,8 +117,7 @@ static int check(const char *text)
     const model *m;
     const struct driver *own = find_driver(text, &rest);
     if (launch_size() > 1 && !(own && own->many_ranks))
-        return cli_misuse("'%s' is for one process; under mpirun there are ranks:MODEL and "
-                          "save:MODEL",
+        return cli_misuse("'%s' needs a single process; under mpirun use ranks:MODEL or save:MODEL",
                           text);
     if (own) return bench_model_find(rest, &m);
     const bench_kind *kind = find_kind(text, &rest);
@@ -257,15 +256,16 @@ const command cmd_bench = {
     .operands = "[PROBLEM...]",
     .most_operands = -1,
     .about =
-        "Runs each problem in turns with the machine's own best: matrix products of its BLAS at "
+        "Runs each problem, alternating with the machine's own best: matrix products of its BLAS "
+        "at "
         "2048 cubed, or loops over memory. Prints a line of JSON for each: problem, seconds, rate "
         "(useful GFLOP/s or GB/s), peak (the machine's rate, null if unknown), ratio, threads, "
-        "unit, algorithm, best_of, verified, and what computed: cpu, backend, version, kernels. "
-        "What was timed is verified; a wrong result ends the "
-        "run with exit code 1. Under mpirun, ranks:MODEL compares a step on all ranks with the "
-        "same step on one of them; save:MODEL compares a checkpoint with a plain file of the same "
-        "size, and offload:MODEL a step with its state in a file with one in memory; these three "
-        "have keys of their own. Without PROBLEM a standard list is run; --list prints it.",
+        "unit, algorithm, best_of, verified, and the hardware and software: cpu, backend, version, "
+        "kernels. The timed results are verified; a wrong one ends the run with exit code 1. Under "
+        "mpirun, ranks:MODEL compares a step on all ranks with the same step on one of them, "
+        "save:MODEL a checkpoint with a plain file of the same size, and offload:MODEL a step "
+        "whose state is in a file with one whose state is in memory. These three have their own "
+        "keys. Without PROBLEM, a standard list is run; --list prints it.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl bench ns:1024x4096 ns:64x192x512 adamw:50M step:gpt2-124m\n"

@@ -106,8 +106,9 @@ static int compare(const float *o, const double *want, int64_t n, const char *wh
     error = sqrt(error / size);
     worst /= sqrt(size / (double)n);
     if (error <= tolerance && worst <= 10 * tolerance) return CLI_DONE; /* false for NaN */
-    return cli_fail("wrong result: %s is off by %.3g, and %.3g in one element; %g and %g are right",
-                    where, error, worst, tolerance, 10 * tolerance);
+    return cli_fail(
+        "wrong result: %s is off by %.3g, and %.3g in one element; the limits are %g and %g", where,
+        error, worst, tolerance, 10 * tolerance);
 }
 
 int bench_matrix_check(const float *o, int64_t rows, int64_t cols, uint64_t seed,

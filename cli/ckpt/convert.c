@@ -13,7 +13,7 @@ static ckpt_momentum momentum = {.mu = -1};
 static const option options[] = {
     CKPT_MOMENTUM_OPTIONS(momentum),
     CKPT_MU_OPTION(momentum.mu, "the group's momentum",
-                   "what momentum was when the buffers were made"),
+                   "the momentum with which the buffers were made"),
 };
 
 static int convert_buffer(ckpt_item *item, const ckpt_source *in, const char *param, int *changed)
@@ -64,7 +64,7 @@ static int convert(const ckpt_source *in, const char *root, ckpt_items *out)
     for (size_t i = 0; i < in->count; i++)
         DO(add_tensor(out, in, i, &changed));
     DO(set_groups(out, in));
-    if (!changed) cli_note("%s: nothing has to change; it is copied as it is", in->path);
+    if (!changed) cli_note("%s: nothing to convert; it is copied unchanged", in->path);
     DO(ckpt_check(in));
     return ckpt_items_save(out, root, in->step);
 }
@@ -74,7 +74,7 @@ static int run(int noperands, char **operands)
     (void)noperands;
     DO(ckpt_momentum_check(&momentum));
     if (!momentum.form_word && !momentum.dtype)
-        return cli_misuse("--momentum or --momentum-dtype must say what is wanted");
+        return cli_misuse("one of --momentum and --momentum-dtype is required");
     ckpt_source in;
     DO(ckpt_open(&in, operands[0]));
     ckpt_items out;
@@ -87,15 +87,14 @@ static int run(int noperands, char **operands)
 
 const command ckpt_convert = {
     .name = "ckpt convert",
-    .summary = "momentum in another form (heavy_ball, ema) or dtype",
+    .summary = "change the form (heavy_ball, ema) or dtype of momentum",
     .operands = "IN OUT_ROOT",
     .least_operands = 2,
     .most_operands = 2,
-    .about =
-        "Writes a checkpoint of the same step to the directory OUT_ROOT, in which momentum has the "
-        "form and dtype that are asked for: the buffer of heavy_ball is that of ema divided by "
-        "1 - momentum of its group. Everything else is copied; IN, a checkpoint or a root, stays "
-        "as it is. Its checksums are checked first, so that damage is not carried on.",
+    .about = "Writes a checkpoint of the same step to the directory OUT_ROOT, with momentum in the "
+             "requested form and dtype. The buffer of heavy_ball is that of ema divided by 1 - "
+             "momentum of its group. Everything else is copied; IN, a checkpoint or a root, does "
+             "not change. Its checksums are checked first, so that damage does not spread.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl ckpt convert checkpoints/step-00001000 as-ema --momentum ema\n"

@@ -346,18 +346,17 @@ static int run(int noperands, char **operands)
 
 const command ckpt_diff = {
     .name = "ckpt diff",
-    .summary = "in what two checkpoints or files differ",
+    .summary = "list the differences of two checkpoints or files",
     .operands = "A B [PATTERN...]",
     .least_operands = 2,
     .most_operands = -1,
-    .about =
-        "Lists tensors that only one of the two has, that have another shape or dtype, or whose "
-        "elements differ: how many, by how much at most, and how much that is of the largest "
-        "element; then the settings that differ. Groups are compared through their parameters, so "
-        "names and order of groups do not matter. A and B are checkpoints, roots (the newest "
-        "complete one is taken) or safetensors files; settings are compared if both have them. "
-        "With PATTERNs, globs over tensor names, only those tensors are compared. The exit code is "
-        "0 if nothing differs, and 1 if something does.",
+    .about = "Lists tensors that only one of the two has, that differ in shape or dtype, or whose "
+             "elements differ: how many, by how much at most, and relative to the largest element; "
+             "then the settings that differ. Groups are compared through their parameters, so "
+             "names and order of groups do not matter. A and B are checkpoints, roots (meaning "
+             "their newest complete checkpoint) or safetensors files; settings are compared if "
+             "both have them. With PATTERNs, which are globs for tensor names, only those tensors "
+             "are compared. The exit code is 0 if nothing differs, and 1 otherwise.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl ckpt diff checkpoints/step-00001000 other/step-00001000\n"

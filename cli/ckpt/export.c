@@ -17,18 +17,18 @@ static const option options[] = {
      .type = OPTION_TEXT,
      .target = &to_name,
      .required = 1,
-     .help = "for whom: torch, keller, moonlight, megatron, dion, xtuner or motif"},
+     .help = "the target: torch, keller, moonlight, megatron, dion, xtuner or motif"},
     {OPTION_FILE("names", names_path,
                  "names of parameters, one per line or as JSON, in the order of the optimizer: "
-                 "keys have their numbers then, state.0.exp_avg, as those of torch's state_dict(), "
-                 "and other parameters are left out")},
+                 "keys then have numbers, state.0.exp_avg, as in torch's state_dict(), and other "
+                 "parameters are omitted")},
     {.name = "prefix",
      .argument = "TEXT",
      .type = OPTION_TEXT,
      .target = &prefix,
      .standard = "none, and state. with --names",
-     .help = "what every key begins with, such as optimizer.state."},
-    CKPT_MU_OPTION(mu, "the group's momentum", "what momentum was when the buffers were made"),
+     .help = "prefix of every key, such as optimizer.state."},
+    CKPT_MU_OPTION(mu, "the group's momentum", "the momentum with which the buffers were made"),
 };
 
 typedef struct job {
@@ -100,7 +100,7 @@ static int add_part(job *j, size_t index, const char *param, const char *part)
     else if (strcmp(part, "exp_avg_sq") == 0)
         add_tensor(j, index, param, j->peer->second, 1);
     else
-        return cli_fail("%s: tensor '%s' is no state of Muon or AdamW", j->in->path, t->name);
+        return cli_fail("%s: tensor '%s' is not state of Muon or AdamW", j->in->path, t->name);
     return CLI_DONE;
 }
 
@@ -153,7 +153,7 @@ static int export(job *j, const char *path)
     DO(check_names(j));
     if (!j->out.count) return cli_fail("%s: there is no state to export", j->in->path);
     if (j->left_out.count)
-        cli_note("left out, since %s does not have them: %s", names_path, names_text(&j->left_out));
+        cli_note("omitted, since %s does not have them: %s", names_path, names_text(&j->left_out));
     DO(ckpt_check(j->in));
     return ckpt_items_save_file(&j->out, path);
 }
@@ -176,15 +176,15 @@ static int run(int noperands, char **operands)
 
 const command ckpt_export = {
     .name = "ckpt export",
-    .summary = "a checkpoint's state for another optimizer",
+    .summary = "write a checkpoint's state for another optimizer",
     .operands = "IN OUT.safetensors",
     .least_operands = 2,
     .most_operands = 2,
     .about =
         "Writes the state of a checkpoint as one safetensors file with the keys, and momentum in "
-        "the form, of another Muon implementation. Steps are AdamW's; peers have none for Muon. "
-        "The settings are in the file's metadata. IN, a checkpoint or a root, stays as it is, and "
-        "its checksums are checked first. All of the state is in memory once.",
+        "the form, of another Muon implementation. Only AdamW has steps; other implementations "
+        "have none for Muon. The settings are in the file's metadata. IN, a checkpoint or a root, "
+        "does not change, and its checksums are checked first. The whole state is held in memory.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl ckpt export checkpoints state.safetensors --to torch\n"

@@ -20,30 +20,30 @@ static const option options[] = {
      .type = OPTION_TEXT,
      .target = &from_name,
      .required = 1,
-     .help = "whose it is: torch, keller, moonlight, megatron, dion, xtuner or motif; settings are "
-             "those of its preset (docs/presets.md). Or muonctl, for a state.safetensors of "
-             "'muonctl step' before 0.5.0, which has settings of its own"},
+     .help = "where it comes from: torch, keller, moonlight, megatron, dion, xtuner or motif; the "
+             "settings are those of that preset (docs/presets.md). Or muonctl, for a "
+             "state.safetensors of 'muonctl step' before 0.5.0, which has its own settings"},
     {.name = "names",
      .argument = "LIST[,...]",
      .type = OPTION_TEXT,
      .target = &names_paths,
      .help = "files with the names of parameters, one per line or as JSON, in the order of the "
-             "optimizer: needed where keys have numbers, as those of torch's state_dict(); one for "
-             "all FILEs, or one for each"},
+             "optimizer: needed if keys have numbers, as in torch's state_dict(); one for all "
+             "FILEs, or one for each"},
     {.name = "step",
      .argument = "N",
      .type = OPTION_INTEGER,
      .target = &given_step,
      .least = 0,
      .most = INT_MAX,
-     .standard = "the files' muon.step, or the most that a parameter says",
-     .help = "the checkpoint's step, and that of parameters that have none"},
+     .standard = "muon.step in the files, or the largest step of a parameter",
+     .help = "the step of the checkpoint, and of parameters that have none"},
     CKPT_MOMENTUM_OPTIONS(momentum),
     CKPT_MU_OPTION(momentum.mu, "the preset's", "the run's momentum"),
     {.name = "ignore-unknown",
      .type = OPTION_FLAG,
      .target = &ignore_unknown,
-     .help = "leave out tensors that have no place, instead of an error"},
+     .help = "omit tensors that are not recognized, instead of failing"},
 };
 
 /* ---- names ---------------------------------------------------------------------------------- */
@@ -116,7 +116,7 @@ static int settle_steps(ckpt_state *state, const steps *s)
         p->step = step_of_run(s);
     }
     if (!without.count) return CLI_DONE;
-    return cli_fail("parameters without a step: %s; --step must say it", names_text(&without));
+    return cli_fail("parameters without a step: %s; use --step", names_text(&without));
 }
 
 /* ---- the checkpoint ------------------------------------------------------------------------- */
@@ -245,11 +245,10 @@ static int check_unknown(ckpt_state *state)
 {
     if (!state->unknown.count) return CLI_DONE;
     if (ignore_unknown) {
-        cli_note("left out: %s", names_text(&state->unknown));
+        cli_note("omitted: %s", names_text(&state->unknown));
         return CLI_DONE;
     }
-    return cli_fail("tensors without a place in the state of Muon or AdamW: %s; --ignore-unknown "
-                    "leaves them out",
+    return cli_fail("tensors that are not state of Muon or AdamW: %s; --ignore-unknown omits them",
                     names_text(&state->unknown));
 }
 
@@ -282,7 +281,7 @@ static int convert(ckpt_state *state, const ckpt_source *files, size_t nfiles,
         DO(check_form(&files[i], &r, peer));
     for (size_t i = 0; i < state->count; i++)
         add_param(out, &state->params[i], &r);
-    if (!out->count) return cli_fail("there is no state of Muon or AdamW in the files");
+    if (!out->count) return cli_fail("the files have no state of Muon or AdamW");
     DO(ckpt_items_save(out, root, step_of_run(&s)));
     report(state, &r, peer, step_of_run(&s));
     return CLI_DONE;
@@ -293,7 +292,7 @@ static int open_state(ckpt_source *file, const char *path)
 {
     DO(ckpt_open(file, path));
     if (!file->checkpoint) return CLI_DONE;
-    int code = cli_fail("%s: it is a checkpoint already; 'muonctl ckpt convert' changes one", path);
+    int code = cli_fail("%s: it is already a checkpoint; use 'muonctl ckpt convert'", path);
     ckpt_close(file);
     return code;
 }
@@ -342,7 +341,7 @@ static int run(int noperands, char **operands)
 
 const command ckpt_import = {
     .name = "ckpt import",
-    .summary = "the state of another optimizer becomes a checkpoint",
+    .summary = "make a checkpoint from the state of another optimizer",
     .operands = "FILE... OUT_ROOT",
     .least_operands = 2,
     .most_operands = -1,
@@ -351,9 +350,9 @@ const command ckpt_import = {
         "checkpoint to the directory OUT_ROOT, with a group for Muon and one for AdamW. Keys are "
         "PARAM.WORD, state.PARAM.WORD or optimizer.state.PARAM.WORD; PARAM is a name, or a number "
         "with --names; WORD is momentum_buffer or momentum (Muon), exp_avg or moment1 or momentum, "
-        "exp_avg_sq or moment2 or variance (AdamW), step or step_dev. What has no place is an "
-        "error that lists it. Momentum keeps the form of the peer unless --momentum asks for the "
-        "other; a file whose metadata say that it has another form is an error.",
+        "exp_avg_sq or moment2 or variance (AdamW), step or step_dev. Tensors that are not "
+        "recognized are listed as an error. Momentum keeps its form unless --momentum asks for the "
+        "other; it is an error if the metadata of a file say that it has another form than PEER's.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example =

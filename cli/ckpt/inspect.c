@@ -172,17 +172,16 @@ static int run(int noperands, char **operands)
 
 const command ckpt_inspect = {
     .name = "ckpt inspect",
-    .summary = "settings, and statistics of every tensor",
+    .summary = "print settings, and statistics of every tensor",
     .operands = "PATH [PATTERN...]",
     .least_operands = 1,
     .most_operands = -1,
-    .about =
-        "Prints the settings of a checkpoint's groups and the caller's own entries, then for each "
-        "tensor: dtype, shape, the least, largest, mean and root mean square of its finite "
-        "elements, the largest absolute value, the numbers of zeros, NaNs and infinities, and the "
-        "checksum that was saved. PATH is a checkpoint, a root (its newest complete one is taken) "
-        "or a safetensors file. PATTERNs are globs over tensor names. Tensors are read in pieces: "
-        "a few MB of memory are enough for any.",
+    .about = "Prints the settings of a checkpoint's groups and the caller's own entries, then for "
+             "each tensor: dtype, shape, the minimum, maximum, mean and root mean square of its "
+             "finite elements, the largest absolute value, the numbers of zeros, NaNs and "
+             "infinities, and the saved checksum. PATH is a checkpoint, a root (meaning its newest "
+             "complete checkpoint) or a safetensors file. PATTERNs are globs for tensor names. A "
+             "few MB of memory are enough for any tensor.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl ckpt inspect checkpoints\n"

@@ -189,10 +189,10 @@ static void check_newest(const ckpt_list *list)
 {
     const ckpt_row *newest = ckpt_list_newest(list), *first = ckpt_list_first(list);
     if (first && first->problem && newest)
-        cli_note("a load looks at %s first, and takes %s only if it may fall back", first->name,
+        cli_note("a load tries %s first, and takes %s only if it may fall back", first->name,
                  newest->name);
     else if (first && first->problem)
-        cli_note("a load looks at %s first, and there is none to fall back to", first->name);
+        cli_note("a load tries %s first, and there is none to fall back to", first->name);
     else if (newest && !is_latest(list, newest))
         cli_note("%s is what a load takes, but 'latest' %s%s", newest->name,
                  list->latest ? "points to " : "does not exist", list->latest ? list->latest : "");
@@ -218,16 +218,16 @@ static int run(int noperands, char **operands)
 
 const command ckpt_ls = {
     .name = "ckpt ls",
-    .summary = "the checkpoints of a directory, complete or not",
+    .summary = "list the checkpoints of a directory, complete or not",
     .operands = "ROOT",
     .least_operands = 1,
     .most_operands = 1,
     .about = "Lists what is in ROOT: complete checkpoints with the number and size of their "
-             "tensors, damaged ones with what is wrong, and what saves that were killed have left "
-             "behind. 'abandoned' is what a run went back behind: it loaded an earlier checkpoint "
-             "and has saved from there. If ROOT has nothing of that, it names the roots that are "
-             "one or two levels below. Markers, file sizes and headers are checked; what tensors "
-             "hold is not: that is 'muonctl ckpt verify'.",
+             "tensors, damaged ones with what is wrong, and the remains of killed saves. A "
+             "checkpoint is 'abandoned' if the run went back behind it: it loaded an earlier "
+             "checkpoint and saved from there. If ROOT has no checkpoints, the roots one or two "
+             "levels below are named. Markers, file sizes and headers are checked; 'muonctl ckpt "
+             "verify' also checks the contents of tensors.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl ckpt ls checkpoints",

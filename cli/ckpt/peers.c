@@ -127,7 +127,7 @@ static int add_json(ckpt_names *names, const char *text, const char *path)
         if (json_is_string(item))
             add(names, json_string_value(item), json_string_length(item));
         else
-            code = cli_fail("%s: entry %zu is no string", path, i);
+            code = cli_fail("%s: entry %zu is not a string", path, i);
         if (code != CLI_DONE) break;
     }
     json_decref(list);
@@ -143,7 +143,7 @@ static int check_unique(const ckpt_names *names, const char *path)
         json_object_set_new(seen, names->list[i++], json_true());
     json_decref(seen);
     if (i == names->count) return CLI_DONE;
-    return cli_fail("%s: '%s' is there twice", path, names->list[i]);
+    return cli_fail("%s: '%s' appears twice", path, names->list[i]);
 }
 
 int ckpt_names_load(ckpt_names *out, const char *path)
@@ -295,14 +295,14 @@ static int read_step(ckpt_param *p)
     size_t size = values_size(t->dtype);
     tensors_shape shape;
     if (!size || ckpt_elements(t) != 1 || t->ndim > 1)
-        return cli_fail("%s: '%s' is %s %s, no single number", place->from->path, t->name, t->dtype,
-                        tensors_shape_text(&shape, t->ndim, t->shape));
+        return cli_fail("%s: '%s' is %s %s, not a single number", place->from->path, t->name,
+                        t->dtype, tensors_shape_text(&shape, t->ndim, t->shape));
     char bytes[8];
     double step;
     if (ckpt_read(place->from, place->index, 0, bytes, size) != MUON_OK) return cli_fail_library();
     values_load(&step, bytes, 1, t->dtype);
     if (!(step >= 0 && step <= 9007199254740992.0 && step == floor(step)))
-        return cli_fail("%s: '%s' is %g, no number of steps", place->from->path, t->name, step);
+        return cli_fail("%s: '%s' is %g, not a number of steps", place->from->path, t->name, step);
     p->step = (int64_t)step;
     return CLI_DONE;
 }
@@ -334,7 +334,7 @@ static int finish_adamw(ckpt_param *p)
     const ckpt_place *there = first->from ? first : second;
     p->rule = MUON_RULE_ADAMW;
     if (!first->from || !second->from)
-        return cli_fail("%s: '%s' is there, but not its other half", there->from->path,
+        return cli_fail("%s: '%s' is present, but its counterpart is missing", there->from->path,
                         tensor_at(there)->name);
     DO(check_numbers(p, ROLE_FIRST));
     DO(check_numbers(p, ROLE_SECOND));

@@ -69,11 +69,11 @@ typedef struct ckpt_momentum {
      .type = OPTION_TEXT,                                                                          \
      .target = &(TARGET).form_word,                                                                \
      .standard = "as it is",                                                                       \
-     .help = "momentum is to be heavy_ball (M = mu M + G) or ema (M = mu M + (1 - mu) G)"},        \
+     .help = "the form to write: heavy_ball (M = mu M + G) or ema (M = mu M + (1 - mu) G)"},       \
     {                                                                                              \
         .name = "momentum-dtype", .argument = "TYPE", .type = OPTION_TEXT,                         \
         .target = &(TARGET).dtype_word, .standard = "as it is",                                    \
-        .help = "momentum is to be stored as f32 or bf16"                                          \
+        .help = "the dtype to write: f32 or bf16"                                                  \
     }
 
 #define CKPT_MU_OPTION(TARGET, STANDARD, HELP)                                                     \

@@ -129,8 +129,8 @@ const command ckpt_verify = {
     .least_operands = 1,
     .most_operands = 1,
     .about = "Checks the marker, the headers and every tensor of a checkpoint. PATH is a "
-             "checkpoint, or a root: then its newest, or all of them. Every damaged tensor is "
-             "named; the exit code is 1 if there is one. At the end it says how fast it read.",
+             "checkpoint, or a root: then its newest, or with --all every one. Damaged tensors are "
+             "named, and the exit code is 1 if there is one. The last line says how fast it read.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl ckpt verify checkpoints --all\n"

@@ -76,7 +76,7 @@ static int check_param(const config *c, const node *layer, const char *key, cons
     names_start(&nearest, name);
     for (size_t i = 0; i < c->nparams; i++)
         names_offer(&nearest, c->params[i].name);
-    return node_fail(&at, "there is no parameter '%s'%s", name, names_hint(&nearest));
+    return node_fail(&at, "unknown parameter '%s'%s", name, names_hint(&nearest));
 }
 
 /* ---- layers ----------------------------------------------------------------------------------- */

@@ -33,7 +33,7 @@ int config_find_group(const config *c, const node *at, const char *name, int *in
     names_start(&nearest, name);
     for (size_t i = 0; i < c->muon.ngroups; i++)
         names_offer(&nearest, c->groups[i].name);
-    return node_fail(at, "there is no group '%s'%s", name, names_hint(&nearest));
+    return node_fail(at, "unknown group '%s'%s", name, names_hint(&nearest));
 }
 
 /* A group called like a rule follows that rule; all others start as Muon's. */

@@ -90,7 +90,7 @@ static int read_mesh(config *c, const node *object)
     muon_mesh_init(mesh, sizeof *mesh);
     mesh->name = object->key;
     if (strcmp(mesh->name, default_mesh) == 0)
-        return node_fail(object, "a mesh of this name exists always");
+        return node_fail(object, "a mesh of this name always exists");
     DO(read_axes(mesh, &keys.axes, &nranks));
     DO(read_mesh_ranks(c, mesh, &keys.ranks, nranks));
     c->muon.nmeshes++;
@@ -123,7 +123,7 @@ static int find_mesh(const config *c, const node *at, const char *name)
         if (strcmp(c->meshes[i].name, name) == 0) return CLI_DONE;
         names_offer(&nearest, c->meshes[i].name);
     }
-    return node_fail(at, "there is no mesh '%s'%s", name, names_hint(&nearest));
+    return node_fail(at, "unknown mesh '%s'%s", name, names_hint(&nearest));
 }
 
 /* begin or end of a box: a number for each dim. */
@@ -232,7 +232,7 @@ static int check_layouts(const config *c)
 static int forget_layouts(config *c)
 {
     DO(check_layouts(c));
-    cli_note("the config is for %lld ranks; this one process has all of every tensor",
+    cli_note("the config is for %lld ranks; this one process holds every tensor whole",
              (long long)c->muon.nranks);
     for (size_t i = 0; i < c->nparams; i++) {
         muon_param *param = &c->params[i];

@@ -44,10 +44,9 @@ static int settle_dtypes(config *c, const files *tensors)
             continue;
         }
         if (dtype_of(&tensor) == MUON_NONE)
-            return cli_fail(
-                "param '%s': dtype is %s, must be F32 or BF16; a tensor that is no weight "
-                "can be frozen in the config's \"classify\"",
-                tensor.name, tensor.dtype);
+            return cli_fail("param '%s': dtype is %s, must be F32 or BF16; a tensor that is not a "
+                            "weight can be frozen in the config's \"classify\"",
+                            tensor.name, tensor.dtype);
     }
     return CLI_DONE;
 }

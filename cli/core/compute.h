@@ -14,7 +14,7 @@ enum { COMPUTE_MOST_THREADS = 1024 };
 #define COMPUTE_OPTIONS(settings)                                                                  \
     {.name = "threads",                                                                            \
      .argument = "N",                                                                              \
-     .help = "threads to compute with; results do not depend on it",                               \
+     .help = "number of threads; results do not depend on it",                                     \
      .standard = "as many as this process may use",                                                \
      .type = OPTION_INTEGER,                                                                       \
      .target = &(settings).threads,                                                                \
@@ -23,7 +23,7 @@ enum { COMPUTE_MOST_THREADS = 1024 };
     {                                                                                              \
         .name = "backend", .argument = "NAME",                                                     \
         .help = "linear algebra: blis, cblas, or reference (slow)",                                \
-        .standard = "the fastest there is", .type = OPTION_TEXT, .target = &(settings).backend     \
+        .standard = "the fastest available", .type = OPTION_TEXT, .target = &(settings).backend    \
     }
 
 /* After parsing: a backend that does not exist is misuse, and threads becomes a number. */

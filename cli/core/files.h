@@ -16,7 +16,7 @@
 
 #include <jansson.h>
 
-#define FILES_HELP "a file, several with commas between them, an index, or a folder with one"
+#define FILES_HELP "a file, several separated by commas, an index, or a folder with one"
 
 typedef struct files_one {
     muon_st *st;

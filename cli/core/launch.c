@@ -86,9 +86,9 @@ static int join(const launcher *by)
     if (code != CLI_DONE || others) return code;
     end_mpi();
     if (number_in(by->size) == 0) return CLI_DONE;
-    return refuse(by,
-                  "MPI here knows of one: start muonctl with the mpirun of the MPI it was built "
-                  "with, or with srun --mpi=pmix");
+    return refuse(
+        by, "its MPI knows of only one: start muonctl with the mpirun of the MPI it was built "
+            "with, or with srun --mpi=pmix");
 }
 
 #else /* there is never another rank */

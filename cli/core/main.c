@@ -10,9 +10,9 @@ static const command *const ckpt_parts[] = {&ckpt_ls,      &ckpt_verify, &ckpt_i
 
 static const command cmd_ckpt = {
     .name = "ckpt",
-    .summary = "look at, check, compare and convert checkpoints",
-    .about = "Works on checkpoints that muon_save or 'muonctl train' wrote, and on plain "
-             "safetensors files where that makes sense. What is read is never changed.",
+    .summary = "list, verify, compare and convert checkpoints",
+    .about = "Works on checkpoints written by muon_save or 'muonctl train', and on plain "
+             "safetensors files where that makes sense. Files that are read are never changed.",
     .parts = ckpt_parts,
     .nparts = sizeof ckpt_parts / sizeof ckpt_parts[0],
     .example = "  muonctl ckpt ls checkpoints\n"
@@ -55,7 +55,7 @@ static void help(const command *of)
     if (of == &root)
         printf("  --version  the version of libmuon\n"
                "\n"
-               "Exit codes: 0 done, 1 the run failed, 2 the command line is wrong,\n"
+               "Exit codes: 0 success, 1 the run failed, 2 the command line is wrong,\n"
                "3 the step was skipped.\n");
     printf("\n"
            "Example:\n%s\n",

@@ -116,7 +116,7 @@ static int miss_operand(const char *operands, int given)
 static int check_complete(const command *cmd, int noperands, char **argv, const char *seen)
 {
     if (cmd->most_operands >= 0 && noperands > cmd->most_operands)
-        return cli_misuse("unexpected word '%s'", argv[cmd->most_operands]);
+        return cli_misuse("unexpected argument '%s'", argv[cmd->most_operands]);
     if (noperands < cmd->least_operands) return miss_operand(cmd->operands, noperands);
     for (size_t i = 0; i < cmd->noptions; i++) {
         const option *o = &cmd->options[i];

@@ -55,7 +55,7 @@ void report_text(const muon_result *result, const muon_config *clip, const repor
                result->skip_param ? result->skip_param : "?");
         if (result->nonfinite_params > 1)
             printf(" and %lld more", (long long)(result->nonfinite_params - 1));
-        printf("; weights and state are as they were\n");
+        printf("; weights and state are unchanged\n");
         return;
     }
     printf("applied\n");

@@ -101,7 +101,7 @@ static int refuse_axis(const char *name)
     names_start(&nearest, name);
     for (int a = 0; a < PLAN_AXES; a++)
         names_offer(&nearest, axis_names[a]);
-    return cli_misuse("--mesh: '%s' is no axis; axes: %s%s", name, nearest.known,
+    return cli_misuse("--mesh: unknown axis '%s'; axes: %s%s", name, nearest.known,
                       names_hint(&nearest));
 }
 

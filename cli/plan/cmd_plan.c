@@ -57,7 +57,7 @@ static const option options[] = {
      .least = 1,
      .most = 1024,
      .standard = "8",
-     .help = "threads of a rank; more of them want more workspace"},
+     .help = "threads of a rank; more threads need more workspace"},
     {.name = "budget",
      .argument = "BYTES",
      .type = OPTION_NUMBER,
@@ -65,7 +65,7 @@ static const option options[] = {
      .least = 1,
      .most = 1e15,
      .standard = "no limit, sized for speed",
-     .help = "workspace of a rank at most"},
+     .help = "largest workspace of a rank"},
     {.name = "in-flight",
      .argument = "N",
      .type = OPTION_INTEGER,
@@ -73,22 +73,24 @@ static const option options[] = {
      .least = 1,
      .most = 3,
      .standard = "3",
-     .help = "waves whose messages and work overlap"},
+     .help = "number of waves whose messages and work overlap"},
     {OPTION_FILE("config", config_path,
                  "groups, matrices and meshes for the tensors of files, as for 'muonctl step'")},
-    {OPTION_FILE("models", models_path, "shapes of models instead of those that are built in")},
+    {OPTION_FILE("models", models_path,
+                 "read the shapes of models from FILE instead of the built-in ones")},
     {.name = "list", .type = OPTION_FLAG, .target = &list, .help = "print the names of all models"},
     {.name = "ranks",
      .type = OPTION_FLAG,
      .target = &with_ranks,
-     .help = "what each rank has to do; of more than 64, the busiest, the middle, the idlest"},
+     .help = "print what each rank has to do; of more than 64 ranks, the busiest, a middle and the "
+             "idlest one"},
     {.name = "params",
      .type = OPTION_FLAG,
      .target = &with_params,
-     .help = "every parameter with its matrices and owners"},
+     .help = "print every parameter with its matrices and owners"},
     {OPTION_FILE(
         "html", html_path,
-        "a page to look at: load of the ranks, waves in time, who sends to whom, other schemes")},
+        "write a web page: load of the ranks, waves in time, who sends to whom, other schemes")},
     {.name = "json", .type = OPTION_FLAG, .target = &as_json, .help = "print one line of JSON"},
 };
 
@@ -160,7 +162,7 @@ static int load_preset(plan_case *c, const plan_models *models, const char *word
     const char *other, *name = plan_models_find(models, word, &other);
     *found = name != NULL;
     if (!name) return CLI_DONE;
-    if (other) return cli_misuse("'%s' may be '%s' or '%s'", word, name, other);
+    if (other) return cli_misuse("'%s' is ambiguous: '%s' or '%s'", word, name, other);
     if (config_path) return cli_misuse("--config: '%s' is a model, not a safetensors file", word);
     return plan_models_load(c, models, name);
 }
@@ -209,7 +211,7 @@ static int plan(plan_case *c, const plan_models *models, int nwords, char **word
 static int run(int noperands, char **operands)
 {
     if (noperands == 0 && !list) return cli_misuse("missing operand MODEL");
-    if (as_json && with_params) return cli_misuse("--params has no JSON");
+    if (as_json && with_params) return cli_misuse("--params cannot be combined with --json");
     plan_models models;
     DO(plan_models_open(&models, models_path));
     int code = CLI_DONE;
@@ -227,15 +229,14 @@ static int run(int noperands, char **operands)
 
 const command cmd_plan = {
     .name = "plan",
-    .summary = "show what a step would cost on many ranks, without them",
+    .summary = "predict the cost of a step on many ranks, without running it",
     .operands = "MODEL...",
     .most_operands = -1,
-    .about =
-        "Plans the step of a model on a mesh: which rank orthogonalizes which matrix, the time "
-        "predicted for a machine against the lower bound, bytes, balance and workspace, and what "
-        "two other schemes would cost. MODEL is the name of a known model (--list), or its files, "
-        "of which only the headers are read: safetensors files, an index of them, or a folder with "
-        "one. docs/plan.md explains the numbers.",
+    .about = "Plans the step of a model on a mesh: which rank orthogonalizes which matrix, the "
+             "predicted time and its lower bound, bytes, balance and workspace, and what two other "
+             "schemes would cost. MODEL is the name of a known model (--list), or its files: "
+             "safetensors files, an index of them, or a folder with one. Only headers are read. "
+             "docs/plan.md explains the numbers.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl plan qwen3.5-397b-a17b --mesh fsdp=64,ep=8\n"

@@ -133,7 +133,7 @@ static int fuse(finds *all)
         found f = items[i];
         for (next = i + 1; next < all->count && is_same_kind(&f, &items[next]); next++) {
             if (items[next].expert == items[next - 1].expert)
-                return cli_fail("expert %lld of '%s' is there twice", items[next].expert, f.name);
+                return cli_fail("expert %lld of '%s' appears twice", items[next].expert, f.name);
             if (items[next].order < f.order) f.order = items[next].order;
             f.count++;
         }
@@ -190,7 +190,7 @@ int plan_case_read_config(plan_case *c, const char *path, char **paths, int npat
     int64_t nranks = c->config.nranks;
     c->config = c->file.muon;
     if (c->config.nmeshes) {
-        if (mesh_given) return cli_misuse("--mesh: %s has meshes of its own", path);
+        if (mesh_given) return cli_misuse("--mesh: %s already has meshes", path);
         DO(config_place(&c->file, c->config.nranks)); /* as many ranks as the file needs */
         c->config = c->file.muon;
         return CLI_DONE;

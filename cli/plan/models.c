@@ -158,8 +158,8 @@ int plan_models_refuse(const plan_models *m, const char *name)
     names_nearest nearest;
     names_start(&nearest, name);
     json_object_foreach(m->root, key, value) names_offer(&nearest, key);
-    if (nearest.best) return cli_misuse("there is no model '%s'%s", name, names_hint(&nearest));
-    return cli_misuse("there is no model and no file '%s'; --list prints the models", name);
+    if (nearest.best) return cli_misuse("unknown model '%s'%s", name, names_hint(&nearest));
+    return cli_misuse("no model or file '%s'; --list prints the models", name);
 }
 
 /* ---- the table -------------------------------------------------------------------------------- */

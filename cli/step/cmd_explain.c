@@ -10,8 +10,7 @@ static const char *config_path, *params_path;
 
 static const option options[] = {
     {OPTION_FILE("config", config_path, CONFIG_HELP), .required = 1},
-    {OPTION_FILE("params", params_path,
-                 "weights, of which only names and shapes are read: " FILES_HELP),
+    {OPTION_FILE("params", params_path, "weights; only names and shapes are read: " FILES_HELP),
      .required = 1},
 };
 
@@ -47,11 +46,10 @@ static int run(int noperands, char **operands)
 
 const command cmd_explain = {
     .name = "explain",
-    .summary = "show what a config makes of every tensor of a model",
-    .about =
-        "Prints every parameter with its rule, its logical matrices, the factor on its learning "
-        "rate and its owner, then the totals, and which library would compute on which CPU. "
-        "Nothing is computed and nothing is written.",
+    .summary = "show what a config does to every tensor of a model",
+    .about = "Prints every parameter with its rule, its logical matrices, its learning-rate factor "
+             "and its owner, then the totals, the linear algebra library and the CPU. Computes and "
+             "writes nothing.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl explain --config run.json --params weights.safetensors\n"

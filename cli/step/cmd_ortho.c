@@ -269,10 +269,10 @@ const command cmd_ortho = {
     .operands = "IN OUT",
     .least_operands = 2,
     .most_operands = 2,
-    .about = "Every tensor of IN with at least 2 dims is orthogonalized by Newton-Schulz steps and "
-             "written to OUT under the same name and shape, as F32. The last two dims are a "
-             "matrix, leading dims a batch of them. Tensors with fewer dims are copied. A NaN or "
-             "infinity is an error, and then OUT is not written. Under mpirun or srun the ranks "
+    .about = "Orthogonalizes every tensor of IN with at least 2 dims by Newton-Schulz steps and "
+             "writes it to OUT with the same name and shape, as F32. The last two dims are a "
+             "matrix, and leading dims a batch of matrices. Tensors with fewer dims are copied. A "
+             "NaN or infinity is an error, and OUT is not written. Under mpirun or srun the ranks "
              "share the matrices, and OUT is the same.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],

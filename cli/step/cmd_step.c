@@ -18,19 +18,19 @@ static compute how;
 static const option options[] = {
     {OPTION_FILE("config", config_path, CONFIG_HELP), .required = 1},
     {OPTION_FILE("params", params_path, "weights, F32 or BF16: " FILES_HELP), .required = 1},
-    {OPTION_FILE("grads", grads_path, "gradients by the same names, F32 or BF16; as for --params"),
+    {OPTION_FILE("grads", grads_path,
+                 "gradients with the same names, F32 or BF16; files as for --params"),
      .required = 1},
     {.name = "state",
      .argument = "DIR",
      .type = OPTION_TEXT,
      .target = &state_path,
      .standard = "zeros, the first step",
-     .help = "the state before the step: a checkpoint, or a directory of checkpoints, of which the "
-             "newest is read; the step before has left it in " STEP_STATE " of its --out"},
-    {OPTION_FILE(
-        "max-logits", logits_path,
-        "for QK-clip: the largest attention logit of every head, an F32 tensor [heads] for "
-        "each layer, by the layer's name")},
+     .help = "the state before the step: a checkpoint, or a directory of checkpoints, whose newest "
+             "is read; the previous step wrote it to " STEP_STATE " in its --out"},
+    {OPTION_FILE("max-logits", logits_path,
+                 "for QK-clip: the largest attention logit of every head; an F32 tensor [heads] "
+                 "for each layer, with the layer's name")},
     {.name = "out",
      .argument = "DIR",
      .type = OPTION_TEXT,
@@ -40,7 +40,7 @@ static const option options[] = {
     {.name = "verbose",
      .type = OPTION_FLAG,
      .target = &verbose,
-     .help = "what the library logs, on standard error"},
+     .help = "print the log of the library on standard error"},
     {.name = "json",
      .type = OPTION_FLAG,
      .target = &as_json,
@@ -101,7 +101,7 @@ static int check_state(void)
     struct stat info;
     if (state_path && stat(state_path, &info) == 0 && !S_ISDIR(info.st_mode))
         return cli_fail("%s: it is not a directory; 'muonctl ckpt import %s ROOT --from muonctl' "
-                        "makes a checkpoint of a state.safetensors",
+                        "makes a checkpoint from a state.safetensors",
                         state_path, state_path);
     return CLI_DONE;
 }
@@ -196,13 +196,14 @@ const command cmd_step = {
     .name = "step",
     .summary = "one optimizer step on weights and gradients in files",
     .about =
-        "Reads weights, gradients and the state of the step before, does one step as the config "
-        "says, and writes DIR/params.safetensors, the state as a checkpoint in DIR/state and, if "
+        "Reads weights, gradients and the state after the previous step, takes one step as the "
+        "config says, and writes DIR/params.safetensors, the state as a checkpoint in DIR/state "
+        "and, if "
         "the config asks for bf16 copies, DIR/copy.safetensors: all of them, or none if anything "
         "fails. Weights "
         "from several files are written to files of the same names, with an index. A NaN or "
-        "infinity in a gradient skips the step: weights and state are written as they were, and "
-        "the exit code is 3. Under mpirun or srun the ranks "
+        "infinity in a gradient skips the step: weights and state are written unchanged, and the "
+        "exit code is 3. Under mpirun or srun the ranks "
         "share the tensors and the work, and the files have the same bytes.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],

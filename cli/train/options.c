@@ -115,7 +115,7 @@ static int find_optimizer(const char *where, const char *name, int *is_muon)
 {
     *is_muon = strcmp(name, "muon") == 0;
     if (*is_muon || strcmp(name, "adamw") == 0) return CLI_DONE;
-    return cli_misuse("--%s: '%s' is no optimizer; optimizers: muon, adamw", where, name);
+    return cli_misuse("--%s: unknown optimizer '%s'; optimizers: muon, adamw", where, name);
 }
 
 static int resolve_optimizers(train_options *o)
@@ -125,7 +125,7 @@ static int resolve_optimizers(train_options *o)
     if (!o->compare) return CLI_DONE;
     DO(find_optimizer("compare", o->compare, &other));
     if (other == o->settings.optimizer.muon)
-        return cli_misuse("--compare: the run is with %s already", o->compare);
+        return cli_misuse("--compare: the run already uses %s", o->compare);
     return CLI_DONE;
 }
 
@@ -156,20 +156,19 @@ static int resolve_saving(const train_options *o)
                          : s->async  ? "save-async"
                          : s->resume ? "resume"
                                      : NULL;
-    if (!s->dir && lonely) return cli_misuse("--%s: there is no --save DIR", lonely);
+    if (!s->dir && lonely) return cli_misuse("--%s: needs --save DIR", lonely);
     if (s->from && o->compare)
-        return cli_misuse("--from: two runs cannot begin with one optimizer's checkpoint; without "
-                          "--compare one can");
+        return cli_misuse(
+            "--from: a checkpoint has the state of one optimizer, and --compare trains with two");
     return CLI_DONE;
 }
 
 static int resolve_offload(train_options *o)
 {
     optimizer_settings *s = &o->settings.optimizer;
-    if (!s->offload_dir && o->ram_budget)
-        return cli_misuse("--ram-budget: there is no --offload DIR");
+    if (!s->offload_dir && o->ram_budget) return cli_misuse("--ram-budget: needs --offload DIR");
     if (s->offload_dir && !o->ram_budget)
-        return cli_misuse("--offload: --ram-budget SIZE says how much stays in memory");
+        return cli_misuse("--offload: needs --ram-budget SIZE, the memory for the state");
     return o->ram_budget ? size_parse("ram-budget", o->ram_budget, &s->offload_budget) : CLI_DONE;
 }
 

@@ -321,7 +321,7 @@ static void keep_files(session *s)
     for (size_t i = 0; i < s->nrecords; i++)
         if (s->records[i].nsteps > 0) return;
     if (s->metrics || s->report || s->trace)
-        cli_note("no step was left to take: metrics, trace and report stay as they are");
+        cli_note("no steps are left: metrics, trace and report do not change");
     drop(&s->metrics);
     drop(&s->report);
     drop(&s->trace);

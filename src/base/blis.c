@@ -32,14 +32,13 @@ static int64_t threads_by_default(void)
 muon_status muon__blis_check_facts(const blis_facts *facts, const char *built_for)
 {
     REQUIRE(facts->integer_bits == 64, E_BACKEND,
-            "backend 'blis': the BLIS that runs (%s) has integers of %lld bits, must be 64",
+            "backend 'blis': the loaded BLIS (%s) has integers of %lld bits, must be 64",
             facts->version, (long long)facts->integer_bits);
-    REQUIRE(
-        facts->threads == 1 || strcmp(facts->version, built_for) == 0, E_BACKEND,
-        "backend 'blis': the BLIS that runs is %s and would start %lld threads for each product; "
-        "libmuon was built for %s and cannot tell it not to. Build libmuon again, or unset "
-        "BLIS_NUM_THREADS, OMP_NUM_THREADS and BLIS_xx_NT",
-        facts->version, (long long)facts->threads, built_for);
+    REQUIRE(facts->threads == 1 || strcmp(facts->version, built_for) == 0, E_BACKEND,
+            "backend 'blis': the loaded BLIS is %s and would start %lld threads for each product; "
+            "libmuon was built for %s and cannot prevent it. Rebuild libmuon, or unset "
+            "BLIS_NUM_THREADS, OMP_NUM_THREADS and BLIS_xx_NT",
+            facts->version, (long long)facts->threads, built_for);
     return MUON_OK;
 }
 

@@ -64,7 +64,7 @@ muon_status muon__blis_check_choice(const blis_choice *choice)
     else if (id == -1) /* BLIS's own word for its own choice */
         return MUON_OK;
     else if (id < 0 || id >= choice->nnames)
-        reason = "is no kernel set";
+        reason = "is not a kernel set";
     else if (!listed(choice->compiled, choice->names[id]))
         reason = "is not compiled into the library";
     else if (!can_run(&choice->cpu, choice->names[id]))
@@ -72,7 +72,7 @@ muon_status muon__blis_check_choice(const blis_choice *choice)
     if (!reason) return MUON_OK;
     text list = alternatives(choice);
     FAIL(E_BACKEND,
-         "backend 'blis': BLIS_ARCH_TYPE is '%.40s', which %s, and BLIS %s would end the process; "
-         "unset it, or set it to one of: %s",
+         "backend 'blis': BLIS_ARCH_TYPE is '%.40s', which %s; BLIS %s would abort. "
+         "Unset it, or set it to one of: %s",
          choice->wanted, reason, choice->version, list.at);
 }

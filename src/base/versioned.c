@@ -47,7 +47,8 @@ static muon_status check_size(size_t size, size_t known, size_t minimum, const c
             name(&l, what, index), size, minimum, what);
     /* A sizeof is a multiple of the alignment, and so is the step from element to element. */
     REQUIRE(size <= known + MUON__STRUCT_GROWTH && size % sizeof size == 0, E_VERSION,
-            "%s: struct_size is %zu, which is no version of %s (%zu bytes in this library): "
+            "%s: struct_size is %zu, which is no size of %s in any version (%zu bytes in this "
+            "library): "
             "call %s_init first",
             name(&l, what, index), size, what, known, what);
     return MUON_OK;
@@ -100,7 +101,8 @@ muon_status muon__struct_store(void *dst, size_t caller_size, const void *src, s
 {
     REQUIRE(dst, E_ARG, "%s to write to is NULL", what);
     REQUIRE(caller_size > 0 && caller_size <= known + MUON__STRUCT_GROWTH, E_VERSION,
-            "%s: the size passed is %zu, which is no version of it (%zu bytes in this library): "
+            "%s: the size passed is %zu, which is no size of it in any version (%zu bytes in this "
+            "library): "
             "pass sizeof(%s)",
             what, caller_size, known, what);
     copy_prefix(dst, caller_size, src, known);

@@ -367,15 +367,15 @@ static muon_status fail_lost(const tree *t, const char *stage)
 {
     char names[ROLL_NAMES];
     muon__roll_call(&t->comm, &t->waits, t->timeout, names);
-    REQUIRE(!*names, E_TIMEOUT, "%s did not come to %s within %g s", names, stage, t->timeout);
-    FAIL(E_TIMEOUT, "%s: not all ranks came within %g s", stage, t->timeout);
+    REQUIRE(!*names, E_TIMEOUT, "%s did not reach %s within %g s", names, stage, t->timeout);
+    FAIL(E_TIMEOUT, "%s: not all ranks arrived within %g s", stage, t->timeout);
 }
 
 /* This rank is what the others have waited for: it has no part in their roll call. */
 static muon_status fail_late(tree *t, const char *stage)
 {
     TRY(tell_lost(t));
-    FAIL(E_TIMEOUT, "rank %d came too late to %s: the others have waited %g s", t->comm.rank, stage,
+    FAIL(E_TIMEOUT, "rank %d was too late for %s: the others have waited %g s", t->comm.rank, stage,
          t->timeout);
 }
 

@@ -25,7 +25,7 @@ void muon__tree_set_object(tree *t, int64_t object);
 /* The block: filled in before a run, the result after it. Aligned for any type; zeros at first. */
 void *muon__tree_block(tree *t);
 
-/* stage is what ranks must have in common, and for messages: "rank 3 did not come to muon_step within
+/* stage is what ranks must have in common, and for messages: "rank 3 did not reach muon_step within
  * 600 s", "rank 1 is in muon_load, rank 0 in muon_step". After a failure the block has no meaning, and
  * after another one than MUON_E_DISAGREE the tree can only be destroyed. */
 muon_status muon__tree_run(tree *t, const char *stage);

@@ -42,8 +42,7 @@ void muon__la_judge(muon_backend_info *info, const la_facts *facts)
     info->warning[0] = 0;
     if (facts->avx2 && is_slow(info->kernels)) {
         add(info,
-            "backend '%s' computes with its kernels '%s' on a CPU with AVX2, at a fraction of its "
-            "speed; ",
+            "backend '%s' uses the kernels '%s' on a CPU with AVX2, at a fraction of its speed; ",
             info->name, info->kernels);
         if (blis && facts->remedy >= 0) add(info, "set BLIS_ARCH_TYPE=%d, or ", facts->remedy);
         if (!blis) add(info, "set OPENBLAS_CORETYPE=Haswell, or ");
@@ -51,9 +50,8 @@ void muon__la_judge(muon_backend_info *info, const la_facts *facts)
     }
     if (facts->built_for && strcmp(info->version, facts->built_for) != 0)
         add(info,
-            "%sbackend '%s': version %s runs and libmuon was built for %s, so that products are "
-            "right "
-            "but slower; build libmuon again",
+            "%sbackend '%s': version %s is loaded, but libmuon was built for %s: products are "
+            "correct but slower; rebuild libmuon",
             info->warning[0] ? "; " : "", info->name, info->version, facts->built_for);
 }
 

@@ -93,7 +93,8 @@ static muon_status make_single(void *library, const char *path, int shared)
     REQUIRE(
         !parallel || parallel() != 0, E_BACKEND,
         "backend 'cblas': %s is a serial OpenBLAS, which gives wrong results when several threads "
-        "call it at once; take one with threads (libopenblas0-pthread), of which one will be used",
+        "call it at once; use a multithreaded one (libopenblas0-pthread), which libmuon sets to "
+        "one thread",
         path);
     for (size_t i = 0; i < sizeof threading / sizeof *threading; i++) {
         int (*get)(void) = (int (*)(void))find(library, threading[i].get);
@@ -131,8 +132,7 @@ muon_status muon__la_cblas_load(const char *path)
     TRY(make_single(library, path, shared));
     REQUIRE(
         multiplies(sgemm), E_BACKEND,
-        "backend 'cblas': %s does not multiply 2 x 3 by 3 x 2 as it should; its integers must have "
-        "32 bits",
+        "backend 'cblas': %s multiplies 2 x 3 by 3 x 2 incorrectly; its integers must have 32 bits",
         path);
     Dl_info info;
     int known = dladdr(dlsym(library, "cblas_sgemm"), &info) && info.dli_fname;

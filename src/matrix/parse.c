@@ -154,8 +154,7 @@ static muon_status parse_cut(parser *p, cut *out)
         part *read = &p->d->parts[p->d->nparts];
         TRY(parse_part(p, read));
         rests += read->kind == PART_REST;
-        REQUIRE(rests <= 1, E_ARG, "column %zu: 'skip *' a second time, but there is one rest",
-                stop(p, before));
+        REQUIRE(rests <= 1, E_ARG, "column %zu: 'skip *' appears twice", stop(p, before));
         p->d->nparts++;
         out->nparts++;
     } while (accept(p, ','));
@@ -172,7 +171,7 @@ static muon_status parse_item(parser *p, unsigned *seen)
     while (item < NITEMS && !accept_word(p, words[item]))
         item++;
     if (item == NITEMS) return unexpected(p, "batch, flatten, rows, cols or transposed");
-    REQUIRE(!(*seen & 1u << item), E_ARG, "column %zu: '%s' a second time", stop(p, before),
+    REQUIRE(!(*seen & 1u << item), E_ARG, "column %zu: '%s' appears twice", stop(p, before),
             words[item]);
     *seen |= 1u << item;
     p->next = "';' or the end";

@@ -79,10 +79,10 @@ static muon_status check_gqa(const muon_attention *a)
 {
     TRY(check_at_least("kv_heads", a->kv_heads, 1));
     TRY(check_at_least("head_dim", a->head_dim, 1));
-    REQUIRE(a->heads % a->kv_heads == 0, E_VALUE, "heads %d is no multiple of kv_heads %d",
+    REQUIRE(a->heads % a->kv_heads == 0, E_VALUE, "heads %d is not a multiple of kv_heads %d",
             a->heads, a->kv_heads);
     REQUIRE(a->rule == MUON_QK_KV_MIN || a->rule == MUON_QK_GROUP, E_VALUE,
-            "rule is %d, which is no muon_qk_rule", (int)a->rule);
+            "rule is %d, which is not a muon_qk_rule", (int)a->rule);
     int64_t rows = muon__qk_layout(a).q_rows;
     REQUIRE(!a->group_stride || a->group_stride >= rows, E_VALUE,
             "group_stride is %lld, but the %d query heads of a group have %lld rows",
@@ -103,7 +103,7 @@ static muon_status check_mla(const muon_attention *a)
 static muon_status check(const muon_attention *a)
 {
     REQUIRE(a->kind == MUON_ATTENTION_GQA || a->kind == MUON_ATTENTION_MLA, E_VALUE,
-            "kind is %d, which is no muon_attention_kind", (int)a->kind);
+            "kind is %d, which is not a muon_attention_kind", (int)a->kind);
     REQUIRE(a->q && *a->q, E_ARG, "q names no parameter");
     REQUIRE(a->k && *a->k, E_ARG, "k names no parameter");
     TRY(check_row("q_row", a->q_row));

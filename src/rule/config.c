@@ -78,7 +78,7 @@ static muon_status check_ranks(const muon_config *config)
             config->nmeshes);
     TRY(check_machine(&config->machine));
     REQUIRE(config->path == MUON_PATH_PIPELINE || config->path == MUON_PATH_REFERENCE, E_VALUE,
-            "path is %d, which is no muon_path", (int)config->path);
+            "path is %d, which is not a muon_path", (int)config->path);
     REQUIRE(config->in_flight >= 1 && config->in_flight <= 3, E_VALUE,
             "in_flight is %d, must be 1..3", config->in_flight);
     REQUIRE(config->timeout > 0 && isfinite(config->timeout), E_VALUE,
@@ -99,7 +99,7 @@ static muon_status check(const muon_config *config)
             "wire is %d, must be MUON_F32 or MUON_BF16", (int)config->wire);
     REQUIRE(config->missing_grad == MUON_MISSING_GRAD_ERROR ||
                 config->missing_grad == MUON_MISSING_GRAD_SKIP,
-            E_VALUE, "missing_grad is %d, which is no muon_missing_grad",
+            E_VALUE, "missing_grad is %d, which is not a muon_missing_grad",
             (int)config->missing_grad);
     TRY(check_flag("allow_no_muon", config->allow_no_muon));
     REQUIRE(config->threads >= 0 && config->threads <= MAX_THREADS, E_VALUE,

@@ -52,7 +52,7 @@ muon_status muon_group_get_field(size_t index, muon_field *field, size_t field_s
 {
     const group_field *known = muon__group_field_at(index);
     REQUIRE(field, E_ARG, "the muon_field to fill is NULL");
-    REQUIRE(known, E_ARG, "there is no group field %zu, only %zu", index,
+    REQUIRE(known, E_ARG, "group field %zu does not exist: there are %zu", index,
             muon_group_count_fields());
     return muon__struct_store(field, field_size, &known->public, sizeof known->public,
                               "muon_field");

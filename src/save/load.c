@@ -30,7 +30,7 @@ typedef struct candidates {
 
 static void say_unread(void *user, const char *why)
 {
-    muon__opt_log(user, MUON_LOG_WARN, "%s; loading without looking at it", why);
+    muon__opt_log(user, MUON_LOG_WARN, "%s; ignoring it", why);
 }
 
 static muon_status look(candidates *all, muon_opt *opt, const char *path, int fall_back)

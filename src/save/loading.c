@@ -17,10 +17,10 @@ static muon_status make(loading *l, const char *path)
     TRY(muon_checkpoint_open(&l->checkpoint, path));
     TRY(muon__tensors_create(&l->tensors, l->opt, l->args.buffers));
     TRY(muon__fit_create(&l->fit, &l->tensors, l->checkpoint, &l->args));
-    REQUIRE(
-        !l->opt->unloaded || l->fit.nmissing == 0, E_NAME,
-        "%s: %zu tensors are missing, and what is there is spoilt by a load that failed half-way",
-        muon_checkpoint_get_path(l->checkpoint), l->fit.nmissing);
+    REQUIRE(!l->opt->unloaded || l->fit.nmissing == 0, E_NAME,
+            "%s: %zu tensors are missing, and an earlier load that failed half-way has overwritten "
+            "the current ones",
+            muon_checkpoint_get_path(l->checkpoint), l->fit.nmissing);
     TRY(muon__settings_read(&l->settings, l->opt, l->checkpoint, l->args.restore_settings));
     TRY(muon__stripes_create(&l->stripes, &l->tensors, l->fit.missing, STRIPES_FROM_OWNER));
     l->nwords = 3 * l->tensors.n;

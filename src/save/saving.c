@@ -48,8 +48,7 @@ static muon_status make(saving *s, const char *root)
     TRY(muon__strdup(&s->root, root));
     if (*root != '/' && s->opt->comm.rank != 0) { /* rank 0 has the directory itself */
         s->here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        REQUIRE(s->here >= 0, E_IO, "the directory from which '%s' is to be found: %s", root,
-                strerror(errno));
+        REQUIRE(s->here >= 0, E_IO, "the working directory, for '%s': %s", root, strerror(errno));
     }
     TRY(muon__tensors_create(&s->tensors, s->opt, s->args.buffers));
     TRY(muon__metadata_create(&s->meta, s->opt, &s->args));

@@ -230,8 +230,8 @@ void muon__opt_say_kept(const muon_opt *opt, const char *call, size_t bytes)
 {
     if (bytes > 0)
         muon__opt_log(opt, MUON_LOG_WARN,
-                      "%s: %zu bytes stay in memory until messages are done that other ranks have "
-                      "not met, and for good if they never do",
+                      "%s: %zu bytes stay allocated until messages that other ranks have not "
+                      "matched are done, or forever if they never are",
                       call, bytes);
 }
 

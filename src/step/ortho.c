@@ -48,7 +48,7 @@ void muon__ortho_say_stuck(muon_opt *opt, const plan_item *item)
     muon__opt_log(opt, MUON_LOG_WARN,
                   "param '%s': the %lld x %lld matrix at batch %lld, row %lld, column %lld is not "
                   "finite after momentum or orthogonalization, and gets no update; if its momentum "
-                  "has overflowed it never will: muon_state_reset",
+                  "has overflowed, it never will: call muon_state_reset",
                   opt->plan->params[item->param].name, (long long)opt->ns[item->class].rows,
                   (long long)opt->ns[item->class].cols, (long long)item->batch,
                   (long long)item->rows.start, (long long)item->cols.start);

@@ -248,7 +248,7 @@ static muon_status check_range(const muon_opt *opt, size_t index, int64_t at, in
     const muon_tensor *t = &opt->tensors[index];
     int64_t n = (int64_t)(t->bytes / muon__dtype_bytes(t->dtype));
     REQUIRE(at >= 0 && count >= 0 && at <= n && count <= n - at, E_VALUE,
-            "%lld elements from %lld on are not all in '%s', which has %lld here", (long long)count,
+            "%lld elements from %lld on exceed '%s', which has %lld here", (long long)count,
             (long long)at, t->name, (long long)n);
     REQUIRE(data || count == 0, E_ARG, "data is NULL, count is %lld", (long long)count);
     return MUON_OK;

@@ -77,7 +77,8 @@ TEST(a_size_that_makes_no_sense_is_refused_with_the_number)
         {0, "struct_size is 0, must be at least 16: call muon_thing_init first"},
         {8, "struct_size is 8, must be at least 16"},
         {15, "struct_size is 15"},
-        {20, "struct_size is 20, which is no version of muon_thing"}, /* not a multiple of 8 */
+        {20,
+         "struct_size is 20, which is no size of muon_thing in any version"}, /* not a multiple of 8 */
         {sizeof(thing) + MUON__STRUCT_GROWTH + 8, "struct_size is 4128"},
         {SIZE_MAX, "struct_size is 18446744073709551615"}, /* nothing past `given` is read */
         {SIZE_MAX - 7, "struct_size is 18446744073709551608"},

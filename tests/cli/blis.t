@@ -1,10 +1,10 @@
 # Kernels that BLIS does not have would make it abort: the command fails with a message of ours.
 $ tensors make in w:F32:3x3
 $ BLIS_ARCH_TYPE=999 muonctl ortho in out
-2> muonctl: ortho: backend 'blis': BLIS_ARCH_TYPE is '999', which is no kernel set, and BLIS * would end the process; unset it, or set it to one of: * (generic) (glob)
+2> muonctl: ortho: backend 'blis': BLIS_ARCH_TYPE is '999', which is not a kernel set; BLIS * would abort. Unset it, or set it to one of: * (generic) (glob)
 ? 1
 $ BLIS_ARCH_TYPE=zen3 muonctl ortho in out --backend blis
-2> muonctl: ortho: --backend: backend 'blis': BLIS_ARCH_TYPE is 'zen3', which is not a number, and * (glob)
+2> muonctl: ortho: --backend: backend 'blis': BLIS_ARCH_TYPE is 'zen3', which is not a number; BLIS * (glob)
 2> try: muonctl ortho --help
 ? 2
 $ BLIS_ARCH_TYPE=-1 muonctl ortho in out

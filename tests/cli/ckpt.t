@@ -22,7 +22,7 @@ checkpoint     tensors      bytes  state
 step-00000010        7      232 B  complete
 step-00000015        -          -  damaged: back/step-00000015: is not complete: it has no COMPLETE
 step-00000020        7      232 B  complete
-2> muonctl: ckpt ls: note: a load looks at step-00000015 first, and takes step-00000020 only if it may fall back
+2> muonctl: ckpt ls: note: a load tries step-00000015 first, and takes step-00000020 only if it may fall back
 $ rm -r back
 
 # Damaged and abandoned: a load does not look at it.
@@ -32,8 +32,8 @@ step-00000010        7      232 B  complete
 step-00000015        1        8 B  complete, latest
 step-00000020        -          -  damaged: back/step-00000020/model.safetensors: has 10 bytes instead of 280
 $ printf x >>back/step-00000020/COMPLETE && rm back/latest && muonctl ckpt ls back | tail -1
-step-00000020        -          -  damaged: back/step-00000020/COMPLETE: line 6: something stands behind the end
-2> muonctl: ckpt ls: note: a load looks at step-00000020 first, and takes step-00000015 only if it may fall back
+step-00000020        -          -  damaged: back/step-00000020/COMPLETE: line 6: text after the end
+2> muonctl: ckpt ls: note: a load tries step-00000020 first, and takes step-00000015 only if it may fall back
 $ rm -r back
 
 # A directory of runs: where to look instead.
@@ -239,10 +239,10 @@ step-00000020                7      232 B  complete, latest
 step-00000030                -          -  damaged: root/step-00000030: is not complete: it has no COMPLETE
 step-00000040                -          -  damaged: root/step-00000040/model.safetensors: has 100 bytes instead of 280
 .saving-step-00000050        -          -  not complete: it is being saved, or a save was killed
-2> muonctl: ckpt ls: note: a load looks at step-00000040 first, and takes step-00000020 only if it may fall back
+2> muonctl: ckpt ls: note: a load tries step-00000040 first, and takes step-00000020 only if it may fall back
 $ muonctl ckpt ls root --json | tr '{' '\n' | tail -1
 "name":".saving-step-00000050","step":50,"complete":false,"abandoned":false,"problem":"not complete: it is being saved, or a save was killed","tensors":null,"bytes":null}],"below":[]}
-2> muonctl: ckpt ls: note: a load looks at step-00000040 first, and takes step-00000020 only if it may fall back
+2> muonctl: ckpt ls: note: a load tries step-00000040 first, and takes step-00000020 only if it may fall back
 $ muonctl ckpt verify root
 damaged: root/step-00000040/model.safetensors: has 100 bytes instead of 280
 2> muonctl: ckpt verify: 1 of 1 checkpoints damaged, 0 of 0 tensors
@@ -283,14 +283,14 @@ moved/step-00000020: 7 tensors, 232 B: as they were saved
 $ mv moved/step-00000007 moved/step-00000030 && muonctl ckpt ls moved | tail -2
 step-00000030        -          -  complete, but it does not count: its name is not step-00000020 of its marker
 step-99              -          -  complete, but it does not count: its name is not step-00000020 of its marker
-2> muonctl: ckpt ls: note: a load looks at step-00000030 first, and takes step-00000020 only if it may fall back
+2> muonctl: ckpt ls: note: a load tries step-00000030 first, and takes step-00000020 only if it may fall back
 $ rm -r moved/step-00000030 && mv moved/step-00000020 there && ln -s ../there moved/step-00000020 && muonctl ckpt ls moved
 checkpoint     tensors      bytes  state
 step-00000020        -          -  complete, but it does not count: it is a link
 step-99              -          -  complete, but it does not count: its name is not step-00000020 of its marker
 $ mkdir moved/step-00000050 && muonctl ckpt ls moved | tail -1
 step-99              -          -  complete, but it does not count: its name is not step-00000020 of its marker
-2> muonctl: ckpt ls: note: a load looks at step-00000050 first, and there is none to fall back to
+2> muonctl: ckpt ls: note: a load tries step-00000050 first, and there is none to fall back to
 
 # The link is for people; a load looks for itself.
 $ ln -sfn step-00000010 root/latest && muonctl ckpt ls root | tail -3

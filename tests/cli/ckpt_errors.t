@@ -1,15 +1,15 @@
 # What an import cannot place is listed, never dropped quietly.
 $ tensors make f w.momentum_buffer:F32:2x2 w.variance_neuron:F32:2x1 extra:F32:3 n.exp_avg:F32:2 n.exp_avg_sq:F32:2 n.step:F32:-:4 lone.step:F32:-:4 w.lr_ratio:F32:-
 $ muonctl ckpt import f out --from dion
-2> muonctl: ckpt import: tensors without a place in the state of Muon or AdamW: 'w.variance_neuron', 'extra', 'lone.step'; --ignore-unknown leaves them out
+2> muonctl: ckpt import: tensors that are not state of Muon or AdamW: 'w.variance_neuron', 'extra', 'lone.step'; --ignore-unknown omits them
 ? 1
 $ test -e out || echo none
 none
 $ muonctl ckpt import f out --from dion --ignore-unknown
 step 4, parameters: 1 of Muon (heavy_ball), 1 of AdamW; settings of dion
-2> muonctl: ckpt import: note: left out: 'w.variance_neuron', 'extra', 'lone.step'
+2> muonctl: ckpt import: note: omitted: 'w.variance_neuron', 'extra', 'lone.step'
 $ muonctl ckpt import f out --from dion --ignore-unknown
-2> muonctl: ckpt import: note: left out: 'w.variance_neuron', 'extra', 'lone.step'
+2> muonctl: ckpt import: note: omitted: 'w.variance_neuron', 'extra', 'lone.step'
 2> muonctl: ckpt import: out/step-00000004: exists already
 ? 1
 
@@ -22,10 +22,10 @@ $ printf 'a\nb\n' >two && muonctl ckpt import n x --from torch --names two
 2> muonctl: ckpt import: n: 'state.7.momentum_buffer': --names has 2 names only
 ? 1
 $ printf 'a\na\n' >twice && muonctl ckpt import n x --from torch --names twice
-2> muonctl: ckpt import: twice: 'a' is there twice
+2> muonctl: ckpt import: twice: 'a' appears twice
 ? 1
 $ printf '["a", 1]' >bad && muonctl ckpt import n x --from torch --names bad
-2> muonctl: ckpt import: bad: entry 1 is no string
+2> muonctl: ckpt import: bad: entry 1 is not a string
 ? 1
 $ printf '["a", ' >bad && muonctl ckpt import n x --from torch --names bad
 2> muonctl: ckpt import: bad: line 1: ']' expected near end of file
@@ -43,16 +43,16 @@ $ muonctl ckpt import n x --from torch --names two,two
 
 # State that does not fit together.
 $ tensors make g w.exp_avg:F32:2x2 && muonctl ckpt import g x --from torch
-2> muonctl: ckpt import: g: 'w.exp_avg' is there, but not its other half
+2> muonctl: ckpt import: g: 'w.exp_avg' is present, but its counterpart is missing
 ? 1
 $ tensors make g w.exp_avg:F32:2x2 w.exp_avg_sq:F32:2 && muonctl ckpt import g x --from torch
 2> muonctl: ckpt import: g: 'w.exp_avg' is 2x2, but 'w.exp_avg_sq' is 2
 ? 1
 $ tensors make g w.exp_avg:F32:2 w.exp_avg_sq:F32:2 && muonctl ckpt import g x --from torch
-2> muonctl: ckpt import: parameters without a step: 'w'; --step must say it
+2> muonctl: ckpt import: parameters without a step: 'w'; use --step
 ? 1
 $ tensors make g w.momentum_buffer:F32:2x2 && muonctl ckpt import g x --from torch
-2> muonctl: ckpt import: parameters without a step: 'w'; --step must say it
+2> muonctl: ckpt import: parameters without a step: 'w'; use --step
 ? 1
 $ tensors make g w.exp_avg:F32:2 w.exp_avg_sq:F32:2 w.momentum_buffer:F32:2x2 && muonctl ckpt import g x --from torch --step 1
 2> muonctl: ckpt import: 'w' has the state of Muon and of AdamW
@@ -70,16 +70,16 @@ $ tensors make g w.momentum:F32:2x2 state.w.momentum:F32:2x2 && muonctl ckpt imp
 2> muonctl: ckpt import: g: 'state.w.momentum' means the same as 'w.momentum' of g
 ? 1
 $ tensors make g w.momentum:F32:2x2 w.step:F32:-:1.5 && muonctl ckpt import g x --from dion --step 1
-2> muonctl: ckpt import: g: 'w.step' is 1.5, no number of steps
+2> muonctl: ckpt import: g: 'w.step' is 1.5, not a number of steps
 ? 1
 $ tensors make g w.momentum:F32:2x2 w.step:F32:-:-1 && muonctl ckpt import g x --from dion --step 1
-2> muonctl: ckpt import: g: 'w.step' is -1, no number of steps
+2> muonctl: ckpt import: g: 'w.step' is -1, not a number of steps
 ? 1
 $ tensors make g w.momentum:F32:2x2 w.step:F32:2:1 && muonctl ckpt import g x --from dion --step 1
-2> muonctl: ckpt import: g: 'w.step' is F32 2, no single number
+2> muonctl: ckpt import: g: 'w.step' is F32 2, not a single number
 ? 1
 $ tensors make g && muonctl ckpt import g x --from dion
-2> muonctl: ckpt import: there is no state of Muon or AdamW in the files
+2> muonctl: ckpt import: the files have no state of Muon or AdamW
 ? 1
 $ tensors make g w.momentum:F32:2x2:3e38 && muonctl ckpt import g x --from torch --step 1 --momentum heavy_ball
 2> muonctl: ckpt import: tensor 'w.momentum_buffer': element 0 is 6e+39, too large for F32
@@ -98,10 +98,10 @@ $ muonctl ckpt convert y y --momentum ema
 # libmuon's own state is no peer's: a checkpoint is one already, and a file says which form it has.
 $ tensors save own 1 muon.format=1 muon.ngroups=2 muon.group.0.rule=adamw muon.group.0.momentum_form=ema muon.group.1.rule=muon muon.group.1.momentum_form=heavy_ball muon.param.w=1 w.momentum_buffer:F32:2x2 w.step:I64:-:1
 $ muonctl ckpt import own x --from moonlight
-2> muonctl: ckpt import: own: it is a checkpoint already; 'muonctl ckpt convert' changes one
+2> muonctl: ckpt import: own: it is already a checkpoint; use 'muonctl ckpt convert'
 ? 1
 $ muonctl ckpt import own/step-00000001 x --from moonlight
-2> muonctl: ckpt import: own/step-00000001: it is a checkpoint already; 'muonctl ckpt convert' changes one
+2> muonctl: ckpt import: own/step-00000001: it is already a checkpoint; use 'muonctl ckpt convert'
 ? 1
 $ muonctl ckpt import own/step-00000001/optimizer.safetensors x --from torch
 2> muonctl: ckpt import: own/step-00000001/optimizer.safetensors: its momentum is heavy_ball, torch's is ema
@@ -143,7 +143,7 @@ $ muonctl ckpt import g x --from torch --mu 1
 2> try: muonctl ckpt import --help
 ? 2
 $ muonctl ckpt convert y z
-2> muonctl: ckpt convert: --momentum or --momentum-dtype must say what is wanted
+2> muonctl: ckpt convert: one of --momentum and --momentum-dtype is required
 2> try: muonctl ckpt convert --help
 ? 2
 $ muonctl ckpt convert g z --momentum ema

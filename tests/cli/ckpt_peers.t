@@ -28,10 +28,10 @@ norm.step 12
 # Export gives the same bytes back.
 $ muonctl ckpt export torch muon.out --to torch --names muon.txt && muonctl ckpt diff muon muon.out
 tensors: 2 equal, 0 differ
-2> muonctl: ckpt export: note: left out, since muon.txt does not have them: 'norm.step', 'norm.exp_avg', 'norm.exp_avg_sq'
+2> muonctl: ckpt export: note: omitted, since muon.txt does not have them: 'norm.step', 'norm.exp_avg', 'norm.exp_avg_sq'
 $ echo norm >norm.txt && muonctl ckpt export torch adamw.out --to torch --names norm.txt && muonctl ckpt diff adamw adamw.out
 tensors: 3 equal, 0 differ
-2> muonctl: ckpt export: note: left out, since norm.txt does not have them: 'h.0.w.step', 'h.1.w.step', 'h.0.w.momentum_buffer', 'h.1.w.momentum_buffer'
+2> muonctl: ckpt export: note: omitted, since norm.txt does not have them: 'h.0.w.step', 'h.1.w.step', 'h.0.w.momentum_buffer', 'h.1.w.momentum_buffer'
 $ muonctl ckpt export torch x --to torch --names adamw.txt
 2> muonctl: ckpt export: adamw.txt: torch/step-00000012 has no state for 'unused'
 ? 1
@@ -98,7 +98,7 @@ step 7, parameters: 1 of Muon (ema to heavy_ball), 0 of AdamW; settings of torch
 tensors: 2 equal, 0 differ; settings: 0 differ
 $ muonctl ckpt convert m same --momentum ema && muonctl ckpt diff m same
 tensors: 2 equal, 0 differ; settings: 0 differ
-2> muonctl: ckpt convert: note: m/step-00000007: nothing has to change; it is copied as it is
+2> muonctl: ckpt convert: note: m/step-00000007: nothing to convert; it is copied unchanged
 $ tensors load m.hb
 step 7
 w.momentum_buffer 4

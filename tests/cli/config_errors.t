@@ -182,7 +182,7 @@ $ try '{"groups": {"muon": {"coefficients": "you", "custom": [[1, 2, 3]]}}}'
 2> muonctl: step: c.json: groups.muon.custom: is given, but coefficients is not "custom"
 ? 1
 $ try '{"groups": {"a": {"like": "b"}, "b": {}}}'
-2> muonctl: step: c.json: groups.a.like: there is no group 'b'
+2> muonctl: step: c.json: groups.a.like: unknown group 'b'
 ? 1
 $ try '{"groups": {"a": {"rule": "sgd"}}}'
 2> muonctl: step: c.json: groups.a.rule: rule 'sgd' is unknown; known: muon, adamw, frozen
@@ -209,7 +209,7 @@ $ try '{"params": [{"match": ["w", "W"], "group": "adamw"}]}'
 2> muonctl: step: c.json: params[0].match: 'W' matches none of the 4 parameters
 ? 1
 $ try '{"params": [{"match": "w", "group": "amdaw"}]}'
-2> muonctl: step: c.json: params[0].group: there is no group 'amdaw'; did you mean 'adamw'?
+2> muonctl: step: c.json: params[0].group: unknown group 'amdaw'; did you mean 'adamw'?
 ? 1
 $ try '{"params": [{"match": "w", "matrices": "rows / 5"}]}'
 2> muonctl: step: param 'w': matrices "rows / 5": 12 rows cannot be cut into 5 equal blocks (remainder 2)
@@ -227,7 +227,7 @@ $ try '{"classify": {"expert": ["*.experts.*"]}}'
 2> muonctl: step: c.json: classify: expert pattern '*.experts.*' matches none of the 4 parameters
 ? 1
 $ try '{"classify": {"expert_group": "experts"}}'
-2> muonctl: step: c.json: classify.expert_group: there is no group 'experts'
+2> muonctl: step: c.json: classify.expert_group: unknown group 'experts'
 ? 1
 $ try '{"classify": {"frozen": ["b"]}}'
 2> muonctl: step: gradients of frozen parameters: 'b'
@@ -235,7 +235,7 @@ $ try '{"classify": {"frozen": ["b"]}}'
 
 # Attention layers.
 $ try '{"qk_clip": {"layers": [{"name": "a", "q": "q", "k": "w", "heads": 2, "head_dim": 2}]}}'
-2> muonctl: step: c.json: qk_clip.layers[0].q: there is no parameter 'q'
+2> muonctl: step: c.json: qk_clip.layers[0].q: unknown parameter 'q'
 ? 1
 $ try '{"qk_clip": {"layers": [{"name": "a{n}", "q": "l.{n}.q", "k": "l.{n}.k", "heads": 2}]}}'
 2> muonctl: step: c.json: qk_clip.layers[0].q: 'l.{n}.q' matches none of the 4 parameters
@@ -247,7 +247,7 @@ $ try '{"qk_clip": {"layers": [{"name": "a", "q": "w", "k": "experts.w", "heads"
 2> muonctl: step: attention 'a': heads is 0, must be at least 1
 ? 1
 $ try '{"qk_clip": {"layers": [{"name": "a", "q": "w", "k": "experts.w", "heads": 4, "kv_heads": 3, "head_dim": 2}]}}'
-2> muonctl: step: attention 'a': heads 4 is no multiple of kv_heads 3
+2> muonctl: step: attention 'a': heads 4 is not a multiple of kv_heads 3
 ? 1
 $ try '{"qk_clip": {"layers": [{"name": "a", "q": "w", "k": "experts.w", "heads": 4, "head_dim": 4}]}}'
 2> muonctl: step: attention 'a': q needs 16 rows, but param 'w' has 12
@@ -267,7 +267,7 @@ $ try '{"qk_clip": {"layers": [{"name": "a", "q": "w", "k": "experts.w", "heads"
 # Meshes and places of tensors, which one process checks although it does not need them.
 $ try '{"meshes": {"m": {"axes": {"a": 1}}}, "params": [{"match": "w", "mesh": "m", "placement": "0: a"}]}'
 $ try '{"meshes": {"m": {"axes": {"a": 2, "b": 3}}}, "params": [{"match": "*", "mesh": "m", "placement": "0: b, a"}]}'
-2> muonctl: step: note: the config is for 6 ranks; this one process has all of every tensor
+2> muonctl: step: note: the config is for 6 ranks; this one process holds every tensor whole
 $ try '{"meshes": []}'
 2> muonctl: step: c.json: meshes: is a list, must be an object
 ? 1
@@ -317,13 +317,13 @@ $ try '{"meshes": {"m": {"axes": {"a": 2}, "ranks": [0, "1"]}}}'
 2> muonctl: step: c.json: meshes.m.ranks[1]: is a string, must be a whole number
 ? 1
 $ try '{"meshes": {"all ranks": {"axes": {"a": 2}}}}'
-2> muonctl: step: c.json: meshes.all ranks: a mesh of this name exists always
+2> muonctl: step: c.json: meshes.all ranks: a mesh of this name always exists
 ? 1
 $ try '{"params": [{"match": "w", "mesh": "m"}]}'
-2> muonctl: step: c.json: params[0].mesh: there is no mesh 'm'
+2> muonctl: step: c.json: params[0].mesh: unknown mesh 'm'
 ? 1
 $ try '{"meshes": {"main": {"axes": {"a": 2}}}, "params": [{"match": "w", "mesh": "mian"}]}'
-2> muonctl: step: c.json: params[0].mesh: there is no mesh 'mian'; did you mean 'main'?
+2> muonctl: step: c.json: params[0].mesh: unknown mesh 'mian'; did you mean 'main'?
 ? 1
 $ try '{"meshes": {"m": {"axes": {"a": 2}}}, "params": [{"match": "w", "mesh": "m", "placement": "0: b"}]}'
 2> muonctl: step: param 'w': placement "0: b": column 4: mesh 'm' has no axis 'b', it has 'a'

@@ -117,7 +117,7 @@ w.momentum_buffer BF16 16x24
 $ sed 's/"params"/"missing_grad": "skip", "classify": {"frozen": "f"}, "params"/' $CONFIGS/offload.json >c.json
 $ tensors make p w:F32:16x24 b:F32:16 f:F32:4 && tensors make nan w:F32:16x24:nan && tensors make good w:F32:16x24
 $ muonctl step --config c.json --params p --grads nan --out skipped | head -1
-skipped: NaN or infinity in the gradient of 'w'; weights and state are as they were
+skipped: NaN or infinity in the gradient of 'w'; weights and state are unchanged
 $ tensors show skipped/copy.safetensors
 w BF16 16x24
 b BF16 16
@@ -135,4 +135,4 @@ embed          [16, 32]     adamw
 0.qkv.weight * 1.6, 1.131  gram       [0-3]* (glob)
 0.out.weight * 1.6         gram       [0-3] (glob)
 $ muonctl step --config $CONFIGS/ranks.json --params p --grads g --out ranks >log
-2> muonctl: step: note: the config is for 4 ranks; this one process has all of every tensor
+2> muonctl: step: note: the config is for 4 ranks; this one process holds every tensor whole

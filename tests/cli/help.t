@@ -7,17 +7,17 @@ The Muon optimizer on the command line.
 Commands:
   ortho      orthogonalize the matrices of a safetensors file
   step       one optimizer step on weights and gradients in files
-  explain    show what a config makes of every tensor of a model
-  plan       show what a step would cost on many ranks, without them
+  explain    show what a config does to every tensor of a model
+  plan       predict the cost of a step on many ranks, without running it
   train      train a language model on a text, on one rank or many
-  ckpt       look at, check, compare and convert checkpoints
+  ckpt       list, verify, compare and convert checkpoints
   bench      measure speed against the machine's own, and check the results
 
 Options:
   --help     this text; after a command, its own help
   --version  the version of libmuon
 
-Exit codes: 0 done, 1 the run failed, 2 the command line is wrong,
+Exit codes: 0 success, 1 the run failed, 2 the command line is wrong,
 3 the step was skipped.
 
 Example:
@@ -31,26 +31,26 @@ Usage: muonctl ortho IN OUT [--coefficients NAME] [--steps N]
        [--algorithm NAME] [--eps X] [--eps-mode NAME] [--threads N]
        [--backend NAME]
 
-Every tensor of IN with at least 2 dims is orthogonalized by Newton-Schulz
-steps and written to OUT under the same name and shape, as F32. The last two
-dims are a matrix, leading dims a batch of them. Tensors with fewer dims are
-copied. A NaN or infinity is an error, and then OUT is not written. Under
-mpirun or srun the ranks share the matrices, and OUT is the same.
+Orthogonalizes every tensor of IN with at least 2 dims by Newton-Schulz steps
+and writes it to OUT with the same name and shape, as F32. The last two dims
+are a matrix, and leading dims a batch of matrices. Tensors with fewer dims are
+copied. A NaN or infinity is an error, and OUT is not written. Under mpirun or
+srun the ranks share the matrices, and OUT is the same.
 
 Options:
   --coefficients NAME   Newton-Schulz set: you, original, polar_express, cans,
                         deepseek_v4 [default: you]
   --steps N             Newton-Schulz steps; 0: as many as the set has
                         [default: 0]
-  --algorithm NAME      same steps computed by auto, standard, symmetric or
-                        gram [default: auto]
+  --algorithm NAME      how to compute the same steps: auto, standard,
+                        symmetric or gram [default: auto]
   --eps X               keeps the norm of a matrix from being 0 [default: 1e-7]
-  --eps-mode NAME       ns_eps is relative to the norm, add (to it) or clamp
+  --eps-mode NAME       how ns_eps applies to the norm: relative, add, or clamp
                         (from below) [default: relative]
-  --threads N           threads to compute with; results do not depend on it
+  --threads N           number of threads; results do not depend on it
                         [default: as many as this process may use]
   --backend NAME        linear algebra: blis, cblas, or reference (slow)
-                        [default: the fastest there is]
+                        [default: the fastest available]
   --help                this text
 
 Example:
@@ -60,35 +60,35 @@ Usage: muonctl step --config FILE --params FILE --grads FILE [--state DIR]
        [--max-logits FILE] --out DIR [--verbose] [--json] [--threads N]
        [--backend NAME]
 
-Reads weights, gradients and the state of the step before, does one step as the
-config says, and writes DIR/params.safetensors, the state as a checkpoint in
-DIR/state and, if the config asks for bf16 copies, DIR/copy.safetensors: all of
-them, or none if anything fails. Weights from several files are written to
-files of the same names, with an index. A NaN or infinity in a gradient skips
-the step: weights and state are written as they were, and the exit code is 3.
-Under mpirun or srun the ranks share the tensors and the work, and the files
-have the same bytes.
+Reads weights, gradients and the state after the previous step, takes one step
+as the config says, and writes DIR/params.safetensors, the state as a
+checkpoint in DIR/state and, if the config asks for bf16 copies,
+DIR/copy.safetensors: all of them, or none if anything fails. Weights from
+several files are written to files of the same names, with an index. A NaN or
+infinity in a gradient skips the step: weights and state are written unchanged,
+and the exit code is 3. Under mpirun or srun the ranks share the tensors and
+the work, and the files have the same bytes.
 
 Options:
   --config FILE         groups, rules and matrices as JSON; docs/config.md
-  --params FILE         weights, F32 or BF16: a file, several with commas
-                        between them, an index, or a folder with one
-  --grads FILE          gradients by the same names, F32 or BF16; as for
-                        --params
+  --params FILE         weights, F32 or BF16: a file, several separated by
+                        commas, an index, or a folder with one
+  --grads FILE          gradients with the same names, F32 or BF16; files as
+                        for --params
   --state DIR           the state before the step: a checkpoint, or a directory
-                        of checkpoints, of which the newest is read; the step
-                        before has left it in state of its --out [default:
-                        zeros, the first step]
-  --max-logits FILE     for QK-clip: the largest attention logit of every head,
-                        an F32 tensor [heads] for each layer, by the layer's
+                        of checkpoints, whose newest is read; the previous step
+                        wrote it to state in its --out [default: zeros, the
+                        first step]
+  --max-logits FILE     for QK-clip: the largest attention logit of every head;
+                        an F32 tensor [heads] for each layer, with the layer's
                         name
   --out DIR             directory for the results; created if needed
-  --verbose             what the library logs, on standard error
+  --verbose             print the log of the library on standard error
   --json                print the result as one line of JSON
-  --threads N           threads to compute with; results do not depend on it
+  --threads N           number of threads; results do not depend on it
                         [default: as many as this process may use]
   --backend NAME        linear algebra: blis, cblas, or reference (slow)
-                        [default: the fastest there is]
+                        [default: the fastest available]
   --help                this text
 
 Example:
@@ -101,15 +101,15 @@ Example:
 $ muonctl explain --help
 Usage: muonctl explain --config FILE --params FILE
 
-Prints every parameter with its rule, its logical matrices, the factor on its
-learning rate and its owner, then the totals, and which library would compute
-on which CPU. Nothing is computed and nothing is written.
+Prints every parameter with its rule, its logical matrices, its learning-rate
+factor and its owner, then the totals, the linear algebra library and the CPU.
+Computes and writes nothing.
 
 Options:
   --config FILE         groups, rules and matrices as JSON; docs/config.md
-  --params FILE         weights, of which only names and shapes are read: a
-                        file, several with commas between them, an index, or a
-                        folder with one
+  --params FILE         weights; only names and shapes are read: a file,
+                        several separated by commas, an index, or a folder with
+                        one
   --help                this text
 
 Example:
@@ -118,17 +118,18 @@ Example:
 $ muonctl ckpt --help
 Usage: muonctl ckpt COMMAND [ARGUMENTS]
 
-Works on checkpoints that muon_save or 'muonctl train' wrote, and on plain
-safetensors files where that makes sense. What is read is never changed.
+Works on checkpoints written by muon_save or 'muonctl train', and on plain
+safetensors files where that makes sense. Files that are read are never
+changed.
 
 Commands:
-  ls         the checkpoints of a directory, complete or not
+  ls         list the checkpoints of a directory, complete or not
   verify     read everything and compare it with its checksums
-  inspect    settings, and statistics of every tensor
-  diff       in what two checkpoints or files differ
-  convert    momentum in another form (heavy_ball, ema) or dtype
-  import     the state of another optimizer becomes a checkpoint
-  export     a checkpoint's state for another optimizer
+  inspect    print settings, and statistics of every tensor
+  diff       list the differences of two checkpoints or files
+  convert    change the form (heavy_ball, ema) or dtype of momentum
+  import     make a checkpoint from the state of another optimizer
+  export     write a checkpoint's state for another optimizer
 
 Options:
   --help     this text; after a command, its own help
@@ -141,11 +142,11 @@ $ muonctl ckpt ls --help
 Usage: muonctl ckpt ls ROOT [--json]
 
 Lists what is in ROOT: complete checkpoints with the number and size of their
-tensors, damaged ones with what is wrong, and what saves that were killed have
-left behind. 'abandoned' is what a run went back behind: it loaded an earlier
-checkpoint and has saved from there. If ROOT has nothing of that, it names the
-roots that are one or two levels below. Markers, file sizes and headers are
-checked; what tensors hold is not: that is 'muonctl ckpt verify'.
+tensors, damaged ones with what is wrong, and the remains of killed saves. A
+checkpoint is 'abandoned' if the run went back behind it: it loaded an earlier
+checkpoint and saved from there. If ROOT has no checkpoints, the roots one or
+two levels below are named. Markers, file sizes and headers are checked;
+'muonctl ckpt verify' also checks the contents of tensors.
 
 Options:
   --json                print one line of JSON
@@ -157,8 +158,9 @@ $ muonctl ckpt verify --help
 Usage: muonctl ckpt verify PATH [--all]
 
 Checks the marker, the headers and every tensor of a checkpoint. PATH is a
-checkpoint, or a root: then its newest, or all of them. Every damaged tensor is
-named; the exit code is 1 if there is one. At the end it says how fast it read.
+checkpoint, or a root: then its newest, or with --all every one. Damaged
+tensors are named, and the exit code is 1 if there is one. The last line says
+how fast it read.
 
 Options:
   --all                 every checkpoint of the root, not only the newest
@@ -171,12 +173,11 @@ $ muonctl ckpt inspect --help
 Usage: muonctl ckpt inspect PATH [PATTERN...] [--json]
 
 Prints the settings of a checkpoint's groups and the caller's own entries, then
-for each tensor: dtype, shape, the least, largest, mean and root mean square of
-its finite elements, the largest absolute value, the numbers of zeros, NaNs and
-infinities, and the checksum that was saved. PATH is a checkpoint, a root (its
-newest complete one is taken) or a safetensors file. PATTERNs are globs over
-tensor names. Tensors are read in pieces: a few MB of memory are enough for
-any.
+for each tensor: dtype, shape, the minimum, maximum, mean and root mean square
+of its finite elements, the largest absolute value, the numbers of zeros, NaNs
+and infinities, and the saved checksum. PATH is a checkpoint, a root (meaning
+its newest complete checkpoint) or a safetensors file. PATTERNs are globs for
+tensor names. A few MB of memory are enough for any tensor.
 
 Options:
   --json                print one line of JSON
@@ -188,14 +189,14 @@ Example:
 $ muonctl ckpt diff --help
 Usage: muonctl ckpt diff A B [PATTERN...] [--tolerance X] [--json]
 
-Lists tensors that only one of the two has, that have another shape or dtype,
-or whose elements differ: how many, by how much at most, and how much that is
-of the largest element; then the settings that differ. Groups are compared
-through their parameters, so names and order of groups do not matter. A and B
-are checkpoints, roots (the newest complete one is taken) or safetensors files;
-settings are compared if both have them. With PATTERNs, globs over tensor
-names, only those tensors are compared. The exit code is 0 if nothing differs,
-and 1 if something does.
+Lists tensors that only one of the two has, that differ in shape or dtype, or
+whose elements differ: how many, by how much at most, and relative to the
+largest element; then the settings that differ. Groups are compared through
+their parameters, so names and order of groups do not matter. A and B are
+checkpoints, roots (meaning their newest complete checkpoint) or safetensors
+files; settings are compared if both have them. With PATTERNs, which are globs
+for tensor names, only those tensors are compared. The exit code is 0 if
+nothing differs, and 1 otherwise.
 
 Options:
   --tolerance X         tensors count as equal if no element differs by more
@@ -210,19 +211,18 @@ $ muonctl ckpt convert --help
 Usage: muonctl ckpt convert IN OUT_ROOT [--momentum FORM]
        [--momentum-dtype TYPE] [--mu X]
 
-Writes a checkpoint of the same step to the directory OUT_ROOT, in which
-momentum has the form and dtype that are asked for: the buffer of heavy_ball is
-that of ema divided by 1 - momentum of its group. Everything else is copied;
-IN, a checkpoint or a root, stays as it is. Its checksums are checked first, so
-that damage is not carried on.
+Writes a checkpoint of the same step to the directory OUT_ROOT, with momentum
+in the requested form and dtype. The buffer of heavy_ball is that of ema
+divided by 1 - momentum of its group. Everything else is copied; IN, a
+checkpoint or a root, does not change. Its checksums are checked first, so that
+damage does not spread.
 
 Options:
-  --momentum FORM       momentum is to be heavy_ball (M = mu M + G) or ema (M =
-                        mu M + (1 - mu) G) [default: as it is]
+  --momentum FORM       the form to write: heavy_ball (M = mu M + G) or ema (M
+                        = mu M + (1 - mu) G) [default: as it is]
   --momentum-dtype TYPE
-                        momentum is to be stored as f32 or bf16 [default: as it
-                        is]
-  --mu X                what momentum was when the buffers were made [default:
+                        the dtype to write: f32 or bf16 [default: as it is]
+  --mu X                the momentum with which the buffers were made [default:
                         the group's momentum]
   --help                this text
 
@@ -239,31 +239,30 @@ writes a checkpoint to the directory OUT_ROOT, with a group for Muon and one
 for AdamW. Keys are PARAM.WORD, state.PARAM.WORD or optimizer.state.PARAM.WORD;
 PARAM is a name, or a number with --names; WORD is momentum_buffer or momentum
 (Muon), exp_avg or moment1 or momentum, exp_avg_sq or moment2 or variance
-(AdamW), step or step_dev. What has no place is an error that lists it.
-Momentum keeps the form of the peer unless --momentum asks for the other; a
-file whose metadata say that it has another form is an error.
+(AdamW), step or step_dev. Tensors that are not recognized are listed as an
+error. Momentum keeps its form unless --momentum asks for the other; it is an
+error if the metadata of a file say that it has another form than PEER's.
 
 Options:
-  --from PEER           whose it is: torch, keller, moonlight, megatron, dion,
-                        xtuner or motif; settings are those of its preset
-                        (docs/presets.md). Or muonctl, for a state.safetensors
-                        of 'muonctl step' before 0.5.0, which has settings of
-                        its own
+  --from PEER           where it comes from: torch, keller, moonlight,
+                        megatron, dion, xtuner or motif; the settings are those
+                        of that preset (docs/presets.md). Or muonctl, for a
+                        state.safetensors of 'muonctl step' before 0.5.0, which
+                        has its own settings
   --names LIST[,...]    files with the names of parameters, one per line or as
-                        JSON, in the order of the optimizer: needed where keys
-                        have numbers, as those of torch's state_dict(); one for
-                        all FILEs, or one for each
-  --step N              the checkpoint's step, and that of parameters that have
-                        none [default: the files' muon.step, or the most that a
-                        parameter says]
-  --momentum FORM       momentum is to be heavy_ball (M = mu M + G) or ema (M =
-                        mu M + (1 - mu) G) [default: as it is]
+                        JSON, in the order of the optimizer: needed if keys
+                        have numbers, as in torch's state_dict(); one for all
+                        FILEs, or one for each
+  --step N              the step of the checkpoint, and of parameters that have
+                        none [default: muon.step in the files, or the largest
+                        step of a parameter]
+  --momentum FORM       the form to write: heavy_ball (M = mu M + G) or ema (M
+                        = mu M + (1 - mu) G) [default: as it is]
   --momentum-dtype TYPE
-                        momentum is to be stored as f32 or bf16 [default: as it
-                        is]
+                        the dtype to write: f32 or bf16 [default: as it is]
   --mu X                the run's momentum [default: the preset's]
-  --ignore-unknown      leave out tensors that have no place, instead of an
-                        error
+  --ignore-unknown      omit tensors that are not recognized, instead of
+                        failing
   --help                this text
 
 Example:
@@ -276,21 +275,21 @@ Usage: muonctl ckpt export IN OUT.safetensors --to PEER [--names FILE]
        [--prefix TEXT] [--mu X]
 
 Writes the state of a checkpoint as one safetensors file with the keys, and
-momentum in the form, of another Muon implementation. Steps are AdamW's; peers
-have none for Muon. The settings are in the file's metadata. IN, a checkpoint
-or a root, stays as it is, and its checksums are checked first. All of the
-state is in memory once.
+momentum in the form, of another Muon implementation. Only AdamW has steps;
+other implementations have none for Muon. The settings are in the file's
+metadata. IN, a checkpoint or a root, does not change, and its checksums are
+checked first. The whole state is held in memory.
 
 Options:
-  --to PEER             for whom: torch, keller, moonlight, megatron, dion,
+  --to PEER             the target: torch, keller, moonlight, megatron, dion,
                         xtuner or motif
   --names FILE          names of parameters, one per line or as JSON, in the
-                        order of the optimizer: keys have their numbers then,
-                        state.0.exp_avg, as those of torch's state_dict(), and
-                        other parameters are left out
-  --prefix TEXT         what every key begins with, such as optimizer.state.
-                        [default: none, and state. with --names]
-  --mu X                what momentum was when the buffers were made [default:
+                        order of the optimizer: keys then have numbers,
+                        state.0.exp_avg, as in torch's state_dict(), and other
+                        parameters are omitted
+  --prefix TEXT         prefix of every key, such as optimizer.state. [default:
+                        none, and state. with --names]
+  --mu X                the momentum with which the buffers were made [default:
                         the group's momentum]
   --help                this text
 
@@ -301,31 +300,31 @@ $ muonctl bench --help
 Usage: muonctl bench [PROBLEM...] [--repeat N] [--min-time S] [--dir DIR]
        [--ram-budget SIZE] [--table] [--list] [--threads N] [--backend NAME]
 
-Runs each problem in turns with the machine's own best: matrix products of its
-BLAS at 2048 cubed, or loops over memory. Prints a line of JSON for each:
+Runs each problem, alternating with the machine's own best: matrix products of
+its BLAS at 2048 cubed, or loops over memory. Prints a line of JSON for each:
 problem, seconds, rate (useful GFLOP/s or GB/s), peak (the machine's rate, null
-if unknown), ratio, threads, unit, algorithm, best_of, verified, and what
-computed: cpu, backend, version, kernels. What was timed is verified; a wrong
-result ends the run with exit code 1. Under mpirun, ranks:MODEL compares a step
-on all ranks with the same step on one of them; save:MODEL compares a
-checkpoint with a plain file of the same size, and offload:MODEL a step with
-its state in a file with one in memory; these three have keys of their own.
-Without PROBLEM a standard list is run; --list prints it.
+if unknown), ratio, threads, unit, algorithm, best_of, verified, and the
+hardware and software: cpu, backend, version, kernels. The timed results are
+verified; a wrong one ends the run with exit code 1. Under mpirun, ranks:MODEL
+compares a step on all ranks with the same step on one of them, save:MODEL a
+checkpoint with a plain file of the same size, and offload:MODEL a step whose
+state is in a file with one whose state is in memory. These three have their
+own keys. Without PROBLEM, a standard list is run; --list prints it.
 
 Options:
-  --repeat N            runs of each problem at least; the best one counts
-                        [default: 7]
-  --min-time S          seconds for each problem at least [default: 1]
-  --dir DIR             where the files of save: and offload: are [default:
+  --repeat N            minimum number of runs of each problem; the best one
+                        counts [default: 7]
+  --min-time S          minimum time for each problem, in seconds [default: 1]
+  --dir DIR             directory for the files of save: and offload: [default:
                         /tmp]
-  --ram-budget SIZE     offload: bytes of state in memory, like 500M [default:
-                        a quarter of the state]
-  --table               a table instead of JSON lines
+  --ram-budget SIZE     offload: bytes of state in memory, such as 500M
+                        [default: a quarter of the state]
+  --table               print a table instead of JSON lines
   --list                print what PROBLEM can be
-  --threads N           threads to compute with; results do not depend on it
+  --threads N           number of threads; results do not depend on it
                         [default: as many as this process may use]
   --backend NAME        linear algebra: blis, cblas, or reference (slow)
-                        [default: the fastest there is]
+                        [default: the fastest available]
   --help                this text
 
 Example:

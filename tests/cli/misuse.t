@@ -52,7 +52,7 @@ $ muonctl step -x
 2> try: muonctl step --help
 ? 2
 $ muonctl step stray --config c --params p --grads g --out o
-2> muonctl: step: unexpected word 'stray'
+2> muonctl: step: unexpected argument 'stray'
 2> try: muonctl step --help
 ? 2
 $ muonctl explain --config c --threads 2
@@ -68,7 +68,7 @@ $ muonctl ortho in
 2> try: muonctl ortho --help
 ? 2
 $ muonctl ortho in out more
-2> muonctl: ortho: unexpected word 'more'
+2> muonctl: ortho: unexpected argument 'more'
 2> try: muonctl ortho --help
 ? 2
 $ muonctl ortho in out --threads 0

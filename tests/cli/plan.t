@@ -153,11 +153,10 @@ Usage: muonctl plan MODEL... [--mesh AXES] [--profile NAME] [--flops X]
        [--models FILE] [--list] [--ranks] [--params] [--html FILE] [--json]
 
 Plans the step of a model on a mesh: which rank orthogonalizes which matrix,
-the time predicted for a machine against the lower bound, bytes, balance and
-workspace, and what two other schemes would cost. MODEL is the name of a known
-model (--list), or its files, of which only the headers are read: safetensors
-files, an index of them, or a folder with one. docs/plan.md explains the
-numbers.
+the predicted time and its lower bound, bytes, balance and workspace, and what
+two other schemes would cost. MODEL is the name of a known model (--list), or
+its files: safetensors files, an index of them, or a folder with one. Only
+headers are read. docs/plan.md explains the numbers.
 
 Options:
   --mesh AXES           sizes of the axes replicate, fsdp, ep, tp: fsdp=64,ep=8
@@ -172,20 +171,22 @@ Options:
   --ranks-per-node N    ranks that share a node [default: the profile's]
   --wire TYPE           elements in messages: f32 or bf16 [default: the
                         profile's]
-  --threads N           threads of a rank; more of them want more workspace
+  --threads N           threads of a rank; more threads need more workspace
                         [default: 8]
-  --budget BYTES        workspace of a rank at most [default: no limit, sized
+  --budget BYTES        largest workspace of a rank [default: no limit, sized
                         for speed]
-  --in-flight N         waves whose messages and work overlap [default: 3]
+  --in-flight N         number of waves whose messages and work overlap
+                        [default: 3]
   --config FILE         groups, matrices and meshes for the tensors of files,
                         as for 'muonctl step'
-  --models FILE         shapes of models instead of those that are built in
+  --models FILE         read the shapes of models from FILE instead of the
+                        built-in ones
   --list                print the names of all models
-  --ranks               what each rank has to do; of more than 64, the busiest,
-                        the middle, the idlest
-  --params              every parameter with its matrices and owners
-  --html FILE           a page to look at: load of the ranks, waves in time,
-                        who sends to whom, other schemes
+  --ranks               print what each rank has to do; of more than 64 ranks,
+                        the busiest, a middle and the idlest one
+  --params              print every parameter with its matrices and owners
+  --html FILE           write a web page: load of the ranks, waves in time, who
+                        sends to whom, other schemes
   --json                print one line of JSON
   --help                this text
 

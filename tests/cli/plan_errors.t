@@ -3,19 +3,19 @@ $ muonctl plan
 2> try: muonctl plan --help
 ? 2
 $ muonctl plan kimi-k3
-2> muonctl: plan: there is no model and no file 'kimi-k3'; --list prints the models
+2> muonctl: plan: no model or file 'kimi-k3'; --list prints the models
 2> try: muonctl plan --help
 ? 2
 $ muonctl plan lama3-8b
-2> muonctl: plan: there is no model 'lama3-8b'; did you mean 'llama3-8b'?
+2> muonctl: plan: unknown model 'lama3-8b'; did you mean 'llama3-8b'?
 2> try: muonctl plan --help
 ? 2
 $ muonctl plan qwen3
-2> muonctl: plan: 'qwen3' may be 'qwen3-30b-a3b' or 'qwen3-235b-a22b'
+2> muonctl: plan: 'qwen3' is ambiguous: 'qwen3-30b-a3b' or 'qwen3-235b-a22b'
 2> try: muonctl plan --help
 ? 2
 $ muonctl plan ''
-2> muonctl: plan: there is no model and no file ''; --list prints the models
+2> muonctl: plan: no model or file ''; --list prints the models
 2> try: muonctl plan --help
 ? 2
 $ muonctl plan llama3-8b gpt2-124m
@@ -25,11 +25,11 @@ $ muonctl plan llama3-8b gpt2-124m
 
 # The mesh.
 $ muonctl plan gpt2-124m --mesh fdsp=4
-2> muonctl: plan: --mesh: 'fdsp' is no axis; axes: replicate, fsdp, ep, tp; did you mean 'fsdp'?
+2> muonctl: plan: --mesh: unknown axis 'fdsp'; axes: replicate, fsdp, ep, tp; did you mean 'fsdp'?
 2> try: muonctl plan --help
 ? 2
 $ muonctl plan gpt2-124m --mesh pp=4
-2> muonctl: plan: --mesh: 'pp' is no axis; axes: replicate, fsdp, ep, tp
+2> muonctl: plan: --mesh: unknown axis 'pp'; axes: replicate, fsdp, ep, tp
 2> try: muonctl plan --help
 ? 2
 $ muonctl plan gpt2-124m --mesh fsdp
@@ -115,7 +115,7 @@ $ muonctl plan gpt2-124m --budget 0
 2> try: muonctl plan --help
 ? 2
 $ muonctl plan gpt2-124m --json --params
-2> muonctl: plan: --params has no JSON
+2> muonctl: plan: --params cannot be combined with --json
 2> try: muonctl plan --help
 ? 2
 

@@ -27,7 +27,7 @@ $ muonctl plan a.safetensors a.safetensors
 2> muonctl: plan: tensor 'embed.weight' is in a.safetensors and in a.safetensors
 ? 1
 $ tensors make twice.safetensors $e.2.up_proj.weight:BF16:8x16 $e.02.up_proj.weight:BF16:8x16 && muonctl plan twice.safetensors
-2> muonctl: plan: expert 2 of 'model.layers.0.mlp.experts.*.up_proj.weight' is there twice
+2> muonctl: plan: expert 2 of 'model.layers.0.mlp.experts.*.up_proj.weight' appears twice
 ? 1
 $ tensors make c.safetensors q_proj.weight:F32:4x4
 $ muonctl plan a.safetensors c.safetensors
@@ -64,7 +64,7 @@ config profile: a rank computes 1.00 Tflop/s and sends 20.0 GB/s inside a node, 
 $ muonctl plan w.safetensors --config meshes.json --json | grep -o '"mesh":{.*}},"machine":{[^}]*}'
 "mesh":{"m":{"x":2,"y":3}},"machine":{"profile":"config","flops":1000000000000,"node_bandwidth":20000000000,"bandwidth":6000000000,"ranks_per_node":8,"wire":"f32"}
 $ muonctl plan w.safetensors --config meshes.json --mesh fsdp=2
-2> muonctl: plan: --mesh: meshes.json has meshes of its own
+2> muonctl: plan: --mesh: meshes.json already has meshes
 2> try: muonctl plan --help
 ? 2
 $ tensors make x.safetensors up.weight:F32:12x8

@@ -83,7 +83,7 @@ $ test -e no
 
 # Layers are found by number wherever {n} stands; a number of one tensor only is an error.
 $ tensors make p l.0.q:F32:4x2:1 l.0.k:F32:2x2:1 l.7.q:F32:4x2:1 && muonctl explain --config c.json --params p
-2> muonctl: explain: c.json: qk_clip.layers[0].k: there is no parameter 'l.7.k'; did you mean 'l.0.k'?
+2> muonctl: explain: c.json: qk_clip.layers[0].k: unknown parameter 'l.7.k'; did you mean 'l.0.k'?
 ? 1
 $ tensors make p l.x.q:F32:4x2:1 l.0.k:F32:2x2:1 && muonctl explain --config c.json --params p
 2> muonctl: explain: c.json: qk_clip.layers[0].q: 'l.{n}.q' matches none of the 2 parameters

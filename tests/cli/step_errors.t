@@ -45,7 +45,7 @@ $ try many few
 
 # Parameters.
 $ tensors make ints w:F32:4x6 v:F32:3x3 b:I64:5 && try ints
-2> muonctl: step: param 'b': dtype is I64, must be F32 or BF16; a tensor that is no weight can be frozen in the config's "classify"
+2> muonctl: step: param 'b': dtype is I64, must be F32 or BF16; a tensor that is not a weight can be frozen in the config's "classify"
 ? 1
 $ tensors make cube w:F32:4x6x2 && try cube cube
 2> muonctl: step: param 'w': shape [4, 6, 2]: which of the last 3 dims are rows and columns? "batch 1" makes 4 matrices of [6, 2], "flatten 1" (a convolution) makes 1 of [4, 12]
@@ -87,7 +87,7 @@ $ mkdir nothing && try p g out "--state nothing"
 
 # State of before 0.5.0, or anything else that is a file.
 $ tensors make old format=muon-state w.momentum_buffer:F32:4x6 w.step:I64:- $rest && try p g out "--state old"
-2> muonctl: step: old: it is not a directory; 'muonctl ckpt import old ROOT --from muonctl' makes a checkpoint of a state.safetensors
+2> muonctl: step: old: it is not a directory; 'muonctl ckpt import old ROOT --from muonctl' makes a checkpoint from a state.safetensors
 ? 1
 
 # An honest state of somebody else's making is fine.

@@ -18,7 +18,7 @@ $ step ', {"match": "*", "mesh": "m", "placement": "0: a"}, {"match": "w", "rang
 # A config for many ranks serves one process too.
 $ tensors make p embed:F32:16x32 0.qkv.weight:F32:96x32 0.out.weight:F32:32x64 0.experts.up:F32:6x16x32 0.norm.weight:F32:32 lm_head:F32:16x32 && cp p g
 $ muonctl step --config $CONFIGS/ranks.json --params p --grads g --out with >log
-2> muonctl: step: note: the config is for 4 ranks; this one process has all of every tensor
+2> muonctl: step: note: the config is for 4 ranks; this one process holds every tensor whole
 $ echo '{"groups": {"muon": {"lr": 0.02}, "adamw": {"lr": 0.0003}}, "params": [{"match": "*.qkv.weight", "matrices": "rows 64, 16, 16"}, {"match": "*.experts.*", "matrices": "batch 1"}], "clip_norm": 1.0}' >c.json
 $ muonctl step --config c.json --params p --grads g --out without >log
 $ cmp with/params.safetensors without/params.safetensors && cmp with/state/latest/optimizer.safetensors without/state/latest/optimizer.safetensors

@@ -3,14 +3,14 @@ $ tensors make p w:F32:4x6 v:F32:3x3 b:F32:5 && tensors make good w:F32:4x6 v:F3
 $ tensors make nan w:F32:4x6:nan v:F32:3x3 b:F32:5 && tensors make inf w:F32:4x6 v:F32:3x3:inf b:F32:5:inf
 $ muonctl step --config $CONFIGS/minimal.json --params p --grads good --out a >log
 $ muonctl step --config $CONFIGS/minimal.json --params a/params.safetensors --grads nan --state a/state --out b
-skipped: NaN or infinity in the gradient of 'w'; weights and state are as they were
+skipped: NaN or infinity in the gradient of 'w'; weights and state are unchanged
 
 wrote b/params.safetensors
 wrote b/state
 ? 3
 $ cmp a/params.safetensors b/params.safetensors && cmp a/state/latest/optimizer.safetensors b/state/latest/optimizer.safetensors
 $ muonctl step --config $CONFIGS/minimal.json --params a/params.safetensors --grads inf --state a/state --out c
-skipped: NaN or infinity in the gradient of 'v' and 1 more; weights and state are as they were
+skipped: NaN or infinity in the gradient of 'v' and 1 more; weights and state are unchanged
 
 wrote c/params.safetensors
 wrote c/state

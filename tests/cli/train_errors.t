@@ -45,11 +45,11 @@ $ muonctl train --step 3
 2> try: muonctl train --help
 ? 2
 $ small --data text --optimizer sgd
-2> muonctl: train: --optimizer: 'sgd' is no optimizer; optimizers: muon, adamw
+2> muonctl: train: --optimizer: unknown optimizer 'sgd'; optimizers: muon, adamw
 2> try: muonctl train --help
 ? 2
 $ small --data text --compare muon
-2> muonctl: train: --compare: the run is with muon already
+2> muonctl: train: --compare: the run already uses muon
 2> try: muonctl train --help
 ? 2
 $ small --data text --warmup 0.7 --decay 0.5
@@ -65,7 +65,7 @@ $ small --data text --mesh tp=2
 2> try: muonctl train --help
 ? 2
 $ small --data text --mesh fdsp=1
-2> muonctl: train: --mesh: 'fdsp' is no axis; axes: replicate, fsdp, ep, tp; did you mean 'fsdp'?
+2> muonctl: train: --mesh: unknown axis 'fdsp'; axes: replicate, fsdp, ep, tp; did you mean 'fsdp'?
 2> try: muonctl train --help
 ? 2
 $ small --data text --backend none
@@ -73,7 +73,7 @@ $ small --data text --backend none
 2> try: muonctl train --help
 ? 2
 $ small extra
-2> muonctl: train: unexpected word 'extra'
+2> muonctl: train: unexpected argument 'extra'
 2> try: muonctl train --help
 ? 2
 

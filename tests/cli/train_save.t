@@ -9,7 +9,7 @@ $ same() { cmp $1/params.safetensors $2/params.safetensors && losses $1 >want &&
 $ small --steps 6 --out whole --quiet >table
 $ small --steps 6 --save ck --save-every 2 --keep 2 --resume --out run >table 2>log
 $ sed 's/  loss.*//; s/([0-9.]* s)/(N s)/; s/^Muon: tiny.*/Muon: tiny .../' log
-Muon: no complete checkpoint in ck; the run begins from scratch
+Muon: no complete checkpoint in ck; the run starts from scratch
 Muon: tiny ...
 step 1/6
 step 2/6
@@ -31,7 +31,7 @@ Muon        6       0         -    * - (glob)
 wrote run/params.safetensors
 2> Muon: resumed after step 6, from ck/step-00000006
 2> Muon: tiny, * (glob)
-2> muonctl: train: note: no step was left to take: metrics, trace and report stay as they are
+2> muonctl: train: note: no steps are left: metrics, trace and report do not change
 $ same whole run && wc -l <run/metrics.jsonl | tr -d ' '
 6
 
@@ -110,7 +110,7 @@ $ small --steps 6 --save hurt
 2> muonctl: train: hurt: there is a checkpoint of step 6, which this run, from step 0 on, would overwrite; resume from it, or save elsewhere
 ? 1
 $ small --steps 5 --save hurt --resume
-2> muonctl: train: hurt/step-00000006: the run is at step 6, and is to have 5 steps only
+2> muonctl: train: hurt/step-00000006: the run is already at step 6, and only 5 steps are requested
 ? 1
 $ small --steps 9 --save hurt --resume --top-k 3 --expert-hidden 8 --experts 4 2>&1 | cut -d';' -f1
 muonctl: train: hurt/step-00000006: does not fit this run: experts is 0 there and 4 here, top_k is 0 there and 3 here, expert_hidden is 0 there and 8 here
@@ -141,23 +141,23 @@ $ small --offload . --ram-budget 10
 
 # Options that make no sense alone.
 $ small --save-every 3
-2> muonctl: train: --save-every: there is no --save DIR
+2> muonctl: train: --save-every: needs --save DIR
 2> try: muonctl train --help
 ? 2
 $ small --keep 3
-2> muonctl: train: --keep: there is no --save DIR
+2> muonctl: train: --keep: needs --save DIR
 2> try: muonctl train --help
 ? 2
 $ small --save-async
-2> muonctl: train: --save-async: there is no --save DIR
+2> muonctl: train: --save-async: needs --save DIR
 2> try: muonctl train --help
 ? 2
 $ small --resume
-2> muonctl: train: --resume: there is no --save DIR
+2> muonctl: train: --resume: needs --save DIR
 2> try: muonctl train --help
 ? 2
 $ small --from ck --compare adamw
-2> muonctl: train: --from: two runs cannot begin with one optimizer's checkpoint; without --compare one can
+2> muonctl: train: --from: a checkpoint has the state of one optimizer, and --compare trains with two
 2> try: muonctl train --help
 ? 2
 $ small --save-every 0 --save x
@@ -165,11 +165,11 @@ $ small --save-every 0 --save x
 2> try: muonctl train --help
 ? 2
 $ small --offload .
-2> muonctl: train: --offload: --ram-budget SIZE says how much stays in memory
+2> muonctl: train: --offload: needs --ram-budget SIZE, the memory for the state
 2> try: muonctl train --help
 ? 2
 $ small --ram-budget 1G
-2> muonctl: train: --ram-budget: there is no --offload DIR
+2> muonctl: train: --ram-budget: needs --offload DIR
 2> try: muonctl train --help
 ? 2
 $ for size in 3x 0 -1 1GB G nan 1e30 ''; do small --offload . --ram-budget=$size 2>&1 | head -1; done

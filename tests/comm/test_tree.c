@@ -251,7 +251,7 @@ static void come_or_not(int rank, const muon_comm *comm, void *arg)
         rank_ok(muon__tree_run(t, "an earlier run"));
     ranks_barrier(); /* so that time is counted from here */
     if (!a->absent[rank]) {
-        rank_fails(muon__tree_run(t, "muon_step"), MUON_E_TIMEOUT, "did not come to muon_step");
+        rank_fails(muon__tree_run(t, "muon_step"), MUON_E_TIMEOUT, "did not reach muon_step");
         snprintf(a->texts[rank], sizeof a->texts[rank], "%s", muon_last_error());
         rank_fails(muon__tree_run(t, "muon_step"), MUON_E_COMM,
                    "muon_step: this rank has lost the others in an earlier call");
@@ -266,15 +266,15 @@ TEST(a_late_rank_is_named_on_every_rank)
         int size, late[3]; /* -1: none */
         const char *text;
     } cases[] = {
-        {2, {1, -1, -1}, "rank 1 did not come to muon_step within 0.5 s"},
-        {8, {7, -1, -1}, "rank 7 did not come to muon_step within 0.5 s"},
-        {8, {0, -1, -1}, "rank 0 did not come to muon_step within 0.5 s"},
-        {8, {4, -1, -1}, "rank 4 did not come to muon_step within 0.5 s"},
-        {17, {16, -1, -1}, "rank 16 did not come to muon_step within 0.5 s"},
-        {5, {1, 3, -1}, "ranks 1, 3 did not come to muon_step within 0.5 s"},
-        {17, {15, 3, 9}, "ranks 3, 9, 15 did not come to muon_step within 0.5 s"},
+        {2, {1, -1, -1}, "rank 1 did not reach muon_step within 0.5 s"},
+        {8, {7, -1, -1}, "rank 7 did not reach muon_step within 0.5 s"},
+        {8, {0, -1, -1}, "rank 0 did not reach muon_step within 0.5 s"},
+        {8, {4, -1, -1}, "rank 4 did not reach muon_step within 0.5 s"},
+        {17, {16, -1, -1}, "rank 16 did not reach muon_step within 0.5 s"},
+        {5, {1, 3, -1}, "ranks 1, 3 did not reach muon_step within 0.5 s"},
+        {17, {15, 3, 9}, "ranks 3, 9, 15 did not reach muon_step within 0.5 s"},
         /* Ranks 9..15 speak through rank 8. */
-        {17, {15, 3, 8}, "ranks 3, 8, 15 did not come to muon_step within 0.5 s"},
+        {17, {15, 3, 8}, "ranks 3, 8, 15 did not reach muon_step within 0.5 s"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         absence a = {.timeout = 0.5, .runs = (int)i % 2};
@@ -296,7 +296,7 @@ TEST(of_many_late_ranks_the_lowest_are_named)
         a.absent[rank] = rank % 2;
     a.absent[16] = 1;
     ranks_run(17, come_or_not, &a);
-    assert_string_equal(a.texts[0], "ranks 1, 3, 5, 7, 9, 11, 13, 15 and 1 more did not come to "
+    assert_string_equal(a.texts[0], "ranks 1, 3, 5, 7, 9, 11, 13, 15 and 1 more did not reach "
                                     "muon_step within 0.5 s");
     for (int rank = 2; rank < 16; rank += 2)
         assert_string_equal(a.texts[rank], a.texts[0]);
@@ -326,7 +326,7 @@ static void break_one(int rank, const muon_comm *comm, void *arg)
     if (rank == 2)
         rank_fails(muon__tree_run(t, "muon_step"), MUON_E_COMM, "the cable is out");
     else
-        rank_fails(muon__tree_run(t, "muon_step"), MUON_E_TIMEOUT, "rank 2 did not come");
+        rank_fails(muon__tree_run(t, "muon_step"), MUON_E_TIMEOUT, "rank 2 did not reach");
     muon__tree_destroy(t);
 }
 

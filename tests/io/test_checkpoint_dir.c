@@ -30,7 +30,8 @@ TEST(a_save_makes_the_root_and_leaves_only_the_checkpoint)
 TEST(only_the_last_component_of_a_root_is_made)
 {
     const char *deep = in_scratch("nowhere/root");
-    assert_fails(save(deep, 1, 'a', 0, 0), MUON_E_IO, "nowhere/root: cannot be made: No such file");
+    assert_fails(save(deep, 1, 'a', 0, 0), MUON_E_IO,
+                 "nowhere/root: cannot be created: No such file");
     write_whole(root, "x", 1);
     assert_fails(save(root, 1, 'a', 0, 0), MUON_E_IO, "Not a directory");
 }
@@ -122,13 +123,14 @@ TEST(files_have_their_size_and_a_good_name)
     assert_int_equal(info.st_size, 0);
     static const char *const bad[] = {"", ".", "..", "a/b", "/a", "COMPLETE", "a\nb"};
     for (size_t i = 0; i < COUNT(bad); i++) {
-        assert_fails(muon__checkpoint_add(dir, bad[i], 1), MUON_E_ARG, "is no name for a file");
-        assert_fails(muon__checkpoint_put(dir, bad[i], "", 0), MUON_E_ARG, "is no name for a file");
+        assert_fails(muon__checkpoint_add(dir, bad[i], 1), MUON_E_ARG, "is not a valid file name");
+        assert_fails(muon__checkpoint_put(dir, bad[i], "", 0), MUON_E_ARG,
+                     "is not a valid file name");
     }
     assert_fails(muon__checkpoint_add(dir, "b", -1), MUON_E_ARG, "b: a file of -1 bytes");
-    assert_fails(muon__checkpoint_add(dir, "a", 1), MUON_E_IO, "a: cannot be made: File exists");
+    assert_fails(muon__checkpoint_add(dir, "a", 1), MUON_E_IO, "a: cannot be created: File exists");
     assert_fails(muon__checkpoint_put(dir, "a", "", 0), MUON_E_IO,
-                 "a: cannot be made: File exists");
+                 "a: cannot be created: File exists");
     assert_fails(muon__checkpoint_add(dir, "huge", INT64_MAX), MUON_E_IO,
                  "huge: no room for its 9223372036854775807 bytes");
     muon__checkpoint_abort(dir);

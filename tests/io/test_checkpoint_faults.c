@@ -58,7 +58,7 @@ TEST(a_full_disk_is_named_with_file_and_bytes)
          "root/.saving-step-00000003/large: no room for its 5000 bytes: No space left"},
         {"write",
          "root/.saving-step-00000003/large: writing failed with 5000 bytes to go: No space"},
-        {"mkdirat", "root/.saving-step-00000003: cannot be made: No space left"},
+        {"mkdirat", "root/.saving-step-00000003: cannot be created: No space left"},
         {"symlinkat", "step-00000003: is complete, but: "},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

@@ -341,9 +341,9 @@ TEST(an_index_that_says_otherwise_is_refused)
         const char *old, *new, *message;
     } cases[] = {
         {"\"w.step\": \"optimizer-00002", "\"w.step\": \"optimizer-00001",
-         "tensor 'w.step' is said to be in '" FIRST "', but it is in " SECOND},
+         "tensor 'w.step' is listed in '" FIRST "', but is in " SECOND},
         {"\"w.step\": \"optimizer-00002", "\"w.step\": \"optimizer-00003",
-         "tensor 'w.step' is said to be in 'optimizer-00003-of-00002.safetensors', but"},
+         "tensor 'w.step' is listed in 'optimizer-00003-of-00002.safetensors', but"},
         {"\"w.step\"", "\"w.stop\"", "tensor 'w.stop' is in none of its files"},
         {"\"w.step\"", "\"e\"     ", "tensor 'e' is in none of its files"}, /* it is a weight */
         {"\"total_size\": 84", "\"total_size\": 85",

@@ -211,9 +211,9 @@ TEST(bytes_no_text_has_are_refused)
     assert_fails(parse_copy(&marker, text, strlen(text)), MUON_E_FORMAT, "at most 255 bytes");
     bytes = (size_t)snprintf(text, sizeof text, "%s", sealed(TWO_FILES));
     text[bytes] = '\n';
-    assert_fails(parse_copy(&marker, text, bytes + 1), MUON_E_FORMAT, "line 6: something stands");
+    assert_fails(parse_copy(&marker, text, bytes + 1), MUON_E_FORMAT, "line 6: text after the end");
     text[bytes] = '\0';
-    assert_fails(parse_copy(&marker, text, bytes + 1), MUON_E_FORMAT, "line 6: something stands");
+    assert_fails(parse_copy(&marker, text, bytes + 1), MUON_E_FORMAT, "line 6: text after the end");
 }
 
 TEST(a_marker_cut_at_any_byte_is_refused)

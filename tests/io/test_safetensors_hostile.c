@@ -152,9 +152,9 @@ static const bad_header bad_headers[] = {
 
     /* holes, overlaps, the end */
     {HEADER("{" TENSOR("a", F32, 1, 4, 8) "}"), 8,
-     "bytes 0..4 of the data, before tensor 'a', are no tensor's"},
+     "bytes 0..4 of the data, before tensor 'a', belong to no tensor"},
     {HEADER("{" TENSOR("b", F32, 1, 8, 12) "," TENSOR("a", F32, 1, 0, 4) "}"), 12,
-     "bytes 4..8 of the data, before tensor 'b', are no tensor's"},
+     "bytes 4..8 of the data, before tensor 'b', belong to no tensor"},
     {HEADER("{" TENSOR("a", F32, 2, 0, 8) "," TENSOR("b", F32, 1, 4, 8) "}"), 8,
      "tensor 'b' (bytes 4..8 of the data) overlaps tensor 'a' (0..8)"},
     {HEADER("{" TENSOR("a", F32, 1, 0, 4) "," TENSOR("b", F32, 1, 0, 4) "}"), 4,

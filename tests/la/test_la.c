@@ -275,7 +275,7 @@ TEST(a_blis_of_another_version_is_used_with_care_or_refused)
         {{"0.9.0", 64, 8}, NULL}, /* the same version: told in every call */
         {{"1.1", 64, 1}, NULL},
         {{"1.1", 64, 8},
-         "runs is 1.1 and would start 8 threads for each product; libmuon was built for 0.9.0"},
+         "BLIS is 1.1 and would start 8 threads for each product; libmuon was built for 0.9.0"},
         {{"0.9.0", 32, 1}, "(0.9.0) has integers of 32 bits, must be 64"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -307,13 +307,13 @@ TEST(kernels_that_would_end_the_process_are_refused)
         {"1", &old, "'1', which needs instructions that this CPU does not have"},
         {"0", &new, "'0', which needs instructions that this CPU does not have"},
         {"2", &new, "'2', which is not compiled into the library"},
-        {"4", &new, "'4', which is no kernel set"},
-        {"-2", &new, "'-2', which is no kernel set"},
-        {"99999999999999999999", &new, "which is no kernel set"},
+        {"4", &new, "'4', which is not a kernel set"},
+        {"-2", &new, "'-2', which is not a kernel set"},
+        {"99999999999999999999", &new, "which is not a kernel set"},
         {"haswell", &new, "'haswell', which is not a number"},
         {"1x", &new, "'1x', which is not a number"},
         {"", &new,
-         "'', which is not a number, and BLIS 0.9.0 would end the process; unset it, or "
+         "'', which is not a number; BLIS 0.9.0 would abort. Unset it, or "
          "set it to one of: 1 (haswell), 3 (generic)"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -348,8 +348,8 @@ TEST(slow_kernels_and_other_versions_are_warned_of)
          "1.1",
          "zen3",
          {"0.9.0", 1, 3},
-         "version 1.1 runs and libmuon was built for 0.9.0"},
-        {"blis", "1.1", "generic", {"0.9.0", 1, 3}, "'cblas'; backend 'blis': version 1.1 runs"},
+         "version 1.1 is loaded, but libmuon was built for 0.9.0"},
+        {"blis", "1.1", "generic", {"0.9.0", 1, 3}, "'cblas'; backend 'blis': version 1.1 is loaded"},
         {"cblas", "OpenBLAS 0.3.21", "Zen", {NULL, 1, -1}, ""},
         {"cblas",
          "OpenBLAS 0.3.21",

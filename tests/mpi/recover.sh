@@ -9,4 +9,4 @@ trap 'rm -rf "$work"' EXIT
 "$here/run.sh" "$@" "$work/on_time" 0 >"$work/want" || exit 1
 "$here/run.sh" "$@" "$work/late" >"$work/got" 2>"$work/errors" || exit 1
 cat "$work/errors" "$work/got"
-grep -q 'rank 2 did not come to muon_step' "$work/errors" && cmp "$work/want" "$work/got"
+grep -q 'rank 2 did not reach muon_step' "$work/errors" && cmp "$work/want" "$work/got"

@@ -29,11 +29,11 @@ static int is_last(void)
     return world_rank == world_size - 1;
 }
 
-/* "rank 3 did not come to": the last one did not. */
+/* "rank 3 did not reach": the last one did not. */
 static const char *text_of_late(void)
 {
     static char text[64];
-    snprintf(text, sizeof text, "rank %d did not come to", world_size - 1);
+    snprintf(text, sizeof text, "rank %d did not reach", world_size - 1);
     return text;
 }
 

@@ -74,7 +74,7 @@ TEST(a_process_that_stops_before_a_step_is_named)
             raise(SIGSTOP);
         } else {
             char want[96];
-            snprintf(want, sizeof want, "rank %d did not come to muon_step within 3 s", stopped);
+            snprintf(want, sizeof want, "rank %d did not reach muon_step within 3 s", stopped);
             CHECK_FAILS(ship_run(&s, 2, 2), MUON_E_TIMEOUT, want);
             CHECK_FAILS(ship_step(&s), MUON_E_BROKEN, "has lost the other ranks (rank ");
             wake_up();
@@ -98,7 +98,7 @@ TEST(a_process_that_stops_in_mid_step_is_named)
             CHECK(status == MUON_E_TIMEOUT, "%s", muon_status_name(status));
             char want[96], end[96];
             snprintf(want, sizeof want, "no word from rank %d:", stopped);
-            snprintf(end, sizeof end, "rank %d did not come to the end of muon_step", stopped);
+            snprintf(end, sizeof end, "rank %d did not reach the end of muon_step", stopped);
             CHECK(strstr(muon_last_error(), want) || strstr(muon_last_error(), end), "%s",
                   muon_last_error());
             wake_up();

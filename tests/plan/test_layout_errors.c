@@ -40,9 +40,11 @@ TEST(a_placement_that_cannot_be_read_says_where_and_why)
         {"2: fsdp", MUON_E_LAYOUT, "column 1: dim 2 does not exist, the tensor has 0..1"},
         {"0: tp; 10: fsdp", MUON_E_LAYOUT, "column 8: dim 10 does not exist, the tensor has 0..1"},
         {"99999999999999999999: fsdp", MUON_E_LAYOUT, "dim 99999999999999999999 does not exist"},
-        {"0: fsdp;  0: tp", MUON_E_LAYOUT, "column 11: dim 0 a second time"},
-        {"0: fsdp, fsdp", MUON_E_LAYOUT, "column 10: axis 'fsdp' a second time, it cuts dim 0"},
-        {"0: tp; 1: tp", MUON_E_LAYOUT, "column 11: axis 'tp' a second time, it cuts dim 0"},
+        {"0: fsdp;  0: tp", MUON_E_LAYOUT, "column 11: dim 0 appears twice"},
+        {"0: fsdp, fsdp", MUON_E_LAYOUT,
+         "column 10: axis 'fsdp' appears twice, it already cuts dim 0"},
+        {"0: tp; 1: tp", MUON_E_LAYOUT,
+         "column 11: axis 'tp' appears twice, it already cuts dim 0"},
         {"0: dp", MUON_E_NAME, "column 4: mesh 'm' has no axis 'dp', it has 'fsdp', 'tp'"},
         {"0: fsd", MUON_E_NAME, "mesh 'm' has no axis 'fsd'"},
         {"0: fsdpp", MUON_E_NAME, "mesh 'm' has no axis 'fsdpp'"},
@@ -82,8 +84,8 @@ TEST(one_way_to_say_where_elements_are_is_enough)
         {NULL, NULL, boxes, 0, NULL, 0, MUON_E_LAYOUT, "boxes is given, but nboxes is 0"},
         {NULL, NULL, NULL, 0, NULL, 2, MUON_E_LAYOUT, "ranges is NULL, but nranges is 2"},
         {NULL, NULL, NULL, 0, ranges, 0, MUON_E_LAYOUT, "ranges is given, but nranges is 0"},
-        {"n", NULL, NULL, 0, NULL, 0, MUON_E_NAME, "mesh 'n' is none of the 1 in the config"},
-        {"", NULL, NULL, 0, NULL, 0, MUON_E_NAME, "mesh '' is none of the 1 in the config"},
+        {"n", NULL, NULL, 0, NULL, 0, MUON_E_NAME, "mesh 'n' is not one of the 1 in the config"},
+        {"", NULL, NULL, 0, NULL, 0, MUON_E_NAME, "mesh '' is not one of the 1 in the config"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         muon_param param = param_of(2, (int64_t[]){6, 8});

@@ -50,7 +50,7 @@ static int check_outcome(const outcome *o, int64_t k)
         if (r == ODD) continue;
         if (o->status[r] != o->status[0] ||
             (o->status[r] != MUON_E_NOMEM && o->status[r] != MUON_E_TIMEOUT) ||
-            !strstr(o->text[r], heard ? "rank 1: " : "rank 1 did not come to "))
+            !strstr(o->text[r], heard ? "rank 1: " : "rank 1 did not reach "))
             fail_msg("allocation %lld: rank %d has %s: %s", (long long)k, r,
                      muon_status_name(o->status[r]), o->text[r]);
     }

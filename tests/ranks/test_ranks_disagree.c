@@ -174,7 +174,7 @@ static void create_wrongly(int rank, const muon_comm *comm, void *arg)
         rank_fails(ship_create(&s, &mine, comm), MUON_E_VERSION, "muon_config");
     else
         rank_fails(ship_create(&s, &mine, comm), MUON_E_TIMEOUT,
-                   "rank 2 did not come to muon_create");
+                   "rank 2 did not reach muon_create");
 }
 
 TEST(a_mistake_of_one_rank_at_creation_is_everybodys)

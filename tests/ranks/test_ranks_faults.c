@@ -40,7 +40,7 @@ static void create_without_one(int rank, const muon_comm *comm, void *arg)
     ship s;
     if (rank == ODD) return;
     rank_fails(ship_create(&s, arg, comm), MUON_E_TIMEOUT,
-               "rank 2 did not come to muon_create within 0.4 s");
+               "rank 2 did not reach muon_create within 0.4 s");
     rank_check(!s.opt, "there is an optimizer");
 }
 
@@ -75,8 +75,8 @@ static void step_without_one(int rank, const muon_comm *comm, void *arg)
     muon_status status = ship_step(&s);
     if (rank != ODD) atomic_fetch_add(&a->gone, 1);
     rank_fails(status, MUON_E_TIMEOUT,
-               rank == ODD ? "to muon_step" /* it came too late, or saw nobody any more */
-                           : "rank 2 did not come to muon_step within 0.4 s");
+               rank == ODD ? "muon_step" /* it came too late, or saw nobody any more */
+                           : "rank 2 did not reach muon_step within 0.4 s");
     rank_check(ship_digest(&s) == before, "something has changed");
     rank_fails(ship_step(&s), MUON_E_BROKEN, "destroy");
     ship_destroy(&s);

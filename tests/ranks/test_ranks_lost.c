@@ -120,7 +120,7 @@ static void create_without_one(int rank, const muon_comm *comm, void *arg)
     cling_init(&c, comm);
     ship s;
     if (rank == 2) return;
-    rank_fails(ship_create(&s, arg, &c.comm), MUON_E_TIMEOUT, "rank 2 did not come");
+    rank_fails(ship_create(&s, arg, &c.comm), MUON_E_TIMEOUT, "rank 2 did not reach");
     int64_t missed = cling_finish(&c);
     rank_check(missed == 0, "%lld messages were in memory that was simply freed",
                (long long)missed);

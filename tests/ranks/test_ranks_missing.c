@@ -64,8 +64,8 @@ static muon_status start_save(ship *s, const absence *a)
 static void check_text(absence *a, int rank, muon_status status)
 {
     char want[128];
-    snprintf(want, sizeof want, "rank %d did not come to %s within %g s", a->missing,
-             names[a->call], WAIT);
+    snprintf(want, sizeof want, "rank %d did not reach %s within %g s", a->missing, names[a->call],
+             WAIT);
     snprintf(a->texts[rank], sizeof a->texts[rank], "%s", muon_last_error());
     rank_check(status == MUON_E_TIMEOUT && strcmp(a->texts[rank], want) == 0,
                "%d ranks, rank %d: %s: %s, want %s", a->size, rank, muon_status_name(status),

@@ -168,8 +168,8 @@ TEST(every_illegal_value_of_an_attention_layer_is_named)
     BAD(gqa, heads = 0, MUON_E_VALUE, "heads is 0");
     BAD(gqa, heads = -8, MUON_E_VALUE, "heads is -8");
     BAD(gqa, kv_heads = 0, MUON_E_VALUE, "kv_heads is 0");
-    BAD(gqa, kv_heads = 3, MUON_E_VALUE, "heads 8 is no multiple of kv_heads 3");
-    BAD(gqa, kv_heads = 16, MUON_E_VALUE, "heads 8 is no multiple of kv_heads 16");
+    BAD(gqa, kv_heads = 3, MUON_E_VALUE, "heads 8 is not a multiple of kv_heads 3");
+    BAD(gqa, kv_heads = 16, MUON_E_VALUE, "heads 8 is not a multiple of kv_heads 16");
     BAD(gqa, head_dim = 0, MUON_E_VALUE, "head_dim is 0");
     BAD(gqa, rule = (muon_qk_rule)2, MUON_E_VALUE, "rule is 2");
     BAD(gqa, alpha = 0, MUON_E_VALUE, "alpha is 0");

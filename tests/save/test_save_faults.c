@@ -376,7 +376,7 @@ TEST(a_load_does_not_take_another_for_the_newest)
             forget(&said);
             squadron_ok(&s.q, act_load_back, s.root.path);
             squadron_compare(&s.q, other, unreadable);
-            assert_int_equal(count_notes(&said, "; loading without looking at it"), 1);
+            assert_int_equal(count_notes(&said, "; ignoring it"), 1);
             assert_int_equal(count_notes(&said, unreadable), 1);
         }
         unreadable = "step-";

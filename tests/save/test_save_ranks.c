@@ -345,7 +345,7 @@ static void check_late(const squadron *q, const char *where)
     for (int i = 0; i < RANKS; i++) {
         if (i == LATE) continue;
         if (q->status[i] != MUON_E_TIMEOUT ||
-            !strstr(q->text[i], path_of("rank 3 did not come to %s within", where)))
+            !strstr(q->text[i], path_of("rank 3 did not reach %s within", where)))
             fail_msg("rank %d: %s: %s", i, muon_status_name(q->status[i]), q->text[i]);
     }
 }

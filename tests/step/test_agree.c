@@ -384,10 +384,10 @@ static void stay_away(int rank, const muon_comm *comm, void *arg)
     fresh_word(&s);
     if (rank != 3) {
         rank_fails(muon__agree_step(s.a, MUON_OK, &s.word), MUON_E_TIMEOUT,
-                   "rank 3 did not come to muon_step within 0.5 s");
+                   "rank 3 did not reach muon_step within 0.5 s");
         rank_fails(muon__agree_step(s.a, MUON_OK, &s.word), MUON_E_COMM, "lost the others");
         rank_fails(ask_status(comm, 0.5, MUON_OK), MUON_E_TIMEOUT,
-                   "rank 3 did not come to muon_create within 0.5 s");
+                   "rank 3 did not reach muon_create within 0.5 s");
     }
     end_stepper(&s);
 }

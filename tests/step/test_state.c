@@ -134,7 +134,7 @@ TEST(a_range_that_is_not_there_is_refused)
         {0, -1, 1, MUON_E_VALUE, "'w.momentum_buffer', which has 12 here"},
         {0, 0, -1, MUON_E_VALUE, "-1 elements from 0 on"},
         {0, 0, 13, MUON_E_VALUE, "13 elements from 0 on"},
-        {0, 12, 1, MUON_E_VALUE, "1 elements from 12 on are not all in"},
+        {0, 12, 1, MUON_E_VALUE, "1 elements from 12 on exceed"},
         {0, 13, 0, MUON_E_VALUE, "0 elements from 13 on"},
         {0, INT64_MAX, INT64_MAX, MUON_E_VALUE, "has 12 here"},
         {0, 1, INT64_MAX, MUON_E_VALUE, "has 12 here"},

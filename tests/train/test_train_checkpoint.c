@@ -339,7 +339,7 @@ TEST(without_a_checkpoint_a_run_begins_from_scratch_and_says_so)
     assert_int_equal(p->out[0].record.resumed, 0);
     assert_int_equal(p->out[0].record.nsteps, 2);
     assert_said(&l, "Muon: no complete checkpoint in ");
-    assert_said(&l, "the run begins from scratch");
+    assert_said(&l, "the run starts from scratch");
     assert_int_equal(l.warnings, 0);
     free_part(p);
     p = run_and_listen(s, TO_ITS_END, &l);

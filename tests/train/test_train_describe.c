@@ -51,7 +51,7 @@ static const wrong wrongs[] = {
     {"gqa", FIELD(attention), 7, "attention is 7"},
     {"gqa", FIELD(heads), 0, "heads is 0"},
     {"gqa", FIELD(kv_heads), 0, "kv_heads is 0"},
-    {"gqa", FIELD(kv_heads), 3, "heads 4 is no multiple of kv_heads 3"},
+    {"gqa", FIELD(kv_heads), 3, "heads 4 is not a multiple of kv_heads 3"},
     {"gqa", FIELD(kv_heads), 8, "kv_heads is 8, must be 1..4"},
     {"gqa", FIELD(head_dim), 5, "head_dim is 5, must be even"},
     {"gqa", FIELD(hidden), 0, "hidden is 0"},

@@ -97,7 +97,7 @@ TEST(another_model_is_refused_with_both_values)
     refuse(&other, MUON_E_VALUE, "optimizer is muon there and adamw here");
     other = s;
     other.schedule.steps = 3;
-    refuse(&other, MUON_E_VALUE, "the run is at step 4, and is to have 3 steps only");
+    refuse(&other, MUON_E_VALUE, "the run is already at step 4, and only 3 steps are requested");
 }
 
 TEST(what_is_not_asked_for_is_not_overwritten)

@@ -81,7 +81,7 @@ static int is_between(const char *what, int value, int least, int most)
 static int is_even(const char *what, int value)
 {
     if (value % 2 == 0) return 1;
-    snprintf(problem, sizeof problem, "%s is %d, must be even: rotary positions turn pairs", what,
+    snprintf(problem, sizeof problem, "%s is %d, must be even: rotary positions rotate pairs", what,
              value);
     return 0;
 }
@@ -108,7 +108,7 @@ static int is_good_attention(const model_config *c)
         !is_between("head_dim", c->head_dim, 2, MOST_OF_HEADS) || !is_even("head_dim", c->head_dim))
         return 0;
     if (c->heads % c->kv_heads == 0) return 1;
-    snprintf(problem, sizeof problem, "heads %d is no multiple of kv_heads %d", c->heads,
+    snprintf(problem, sizeof problem, "heads %d is not a multiple of kv_heads %d", c->heads,
              c->kv_heads);
     return 0;
 }

@@ -127,7 +127,7 @@ muon_status train_run_resume(train_run *run)
     if (s->dir) TRY(find_highest(run, &highest));
     int is_ours = s->resume && highest != NONE;
     if (s->resume && !is_ours)
-        tell(run, MUON_LOG_INFO, "%s: no complete checkpoint in %s; the run begins %s%s",
+        tell(run, MUON_LOG_INFO, "%s: no complete checkpoint in %s; the run starts %s%s",
              run->record->label, s->dir, s->from ? "with " : "from scratch",
              s->from ? s->from : "");
     if (is_ours || s->from) TRY(load(run, is_ours ? s->dir : s->from));

@@ -283,7 +283,7 @@ muon_status facts_read_progress(train_run *run, const muon_checkpoint *saved)
     REQUIRE(step == muon_checkpoint_get_step(saved), E_FORMAT, "%s: train.step is %lld",
             muon_checkpoint_get_path(saved), (long long)step);
     REQUIRE(step <= run->settings.schedule.steps, E_VALUE,
-            "%s: the run is at step %lld, and is to have %d steps only",
+            "%s: the run is already at step %lld, and only %d steps are requested",
             muon_checkpoint_get_path(saved), (long long)step, run->settings.schedule.steps);
     TRY(read_whole(saved, "train.tokens", INT64_MAX / 2, &r->tokens_before));
     TRY(read_whole(saved, "train.skipped", step, &r->skipped));

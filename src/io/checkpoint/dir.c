@@ -61,7 +61,8 @@ static void release(checkpoint_dir *dir)
 static muon_status open_root(checkpoint_dir *dir)
 {
     int is_new = mkdir(dir->root, 0777) == 0;
-    REQUIRE(is_new || errno == EEXIST, E_IO, "%s: cannot be made: %s", dir->root, strerror(errno));
+    REQUIRE(is_new || errno == EEXIST, E_IO, "%s: cannot be created: %s", dir->root,
+            strerror(errno));
     dir->root_fd = open(dir->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     REQUIRE(dir->root_fd >= 0, E_IO, "%s: %s", dir->root, strerror(errno));
     if (!is_new) return MUON_OK;
@@ -141,8 +142,8 @@ static muon_status make_saving(checkpoint_dir *dir)
         if (mkdirat(dir->root_fd, dir->saving.text, 0777) == 0) {
             if (hold_saving(dir)) return MUON_OK;
         } else {
-            REQUIRE(errno == EEXIST, E_IO, "%s/%s: cannot be made: %s", dir->root, dir->saving.text,
-                    strerror(errno));
+            REQUIRE(errno == EEXIST, E_IO, "%s/%s: cannot be created: %s", dir->root,
+                    dir->saving.text, strerror(errno));
         }
         muon__checkpoint_remove(dir->root_fd, dir->root, dir->saving.text, 1);
         rest(i);
@@ -203,7 +204,7 @@ static shown_path path_of(const checkpoint_dir *dir, const char *name)
 static muon_status create(int *fd, const checkpoint_dir *dir, const char *name, const char *path)
 {
     *fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    REQUIRE(*fd >= 0, E_IO, "%s: cannot be made: %s", path, strerror(errno));
+    REQUIRE(*fd >= 0, E_IO, "%s: cannot be created: %s", path, strerror(errno));
     return MUON_OK;
 }
 
@@ -226,7 +227,7 @@ static muon_status reserve(int fd, int64_t bytes, const char *path)
 muon_status muon__checkpoint_add(checkpoint_dir *dir, const char *name, int64_t bytes)
 {
     shown_path path = path_of(dir, name);
-    REQUIRE(muon__marker_holds_name(name), E_ARG, "%s: is no name for a file", path.text);
+    REQUIRE(muon__marker_holds_name(name), E_ARG, "%s: is not a valid file name", path.text);
     REQUIRE(bytes >= 0, E_ARG, "%s: a file of %" PRId64 " bytes", path.text, bytes);
     int fd;
     TRY(create(&fd, dir, name, path.text));
@@ -251,7 +252,7 @@ static muon_status put(checkpoint_dir *dir, const char *name, const void *data, 
 muon_status muon__checkpoint_put(checkpoint_dir *dir, const char *name, const void *data,
                                  size_t bytes)
 {
-    REQUIRE(muon__marker_holds_name(name), E_ARG, "%s: is no name for a file",
+    REQUIRE(muon__marker_holds_name(name), E_ARG, "%s: is not a valid file name",
             path_of(dir, name).text);
     return put(dir, name, data, bytes);
 }
@@ -316,7 +317,7 @@ static muon_status point_latest(const checkpoint_dir *dir, int64_t step)
     int root = dir->root_fd;
     unlinkat(root, link.text, 0);
     if (symlinkat(muon__checkpoint_name(step).text, root, link.text) != 0) {
-        REQUIRE(errno == EPERM, E_IO, "%s/%s: cannot be made: %s", dir->root, link.text,
+        REQUIRE(errno == EPERM, E_IO, "%s/%s: cannot be created: %s", dir->root, link.text,
                 strerror(errno));
         return MUON_OK;
     }

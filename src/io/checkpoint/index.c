@@ -141,9 +141,8 @@ static muon_status compare_index(const muon_checkpoint *cp, const checkpoint_ind
         REQUIRE(at >= 0 && cp->tensors[at].file->is_model == is_model, E_FORMAT,
                 "tensor '%s' is in none of its files", muon__st_show(entry->tensor).text);
         REQUIRE(strcmp(cp->tensors[at].file->saved->name, entry->file) == 0, E_FORMAT,
-                "tensor '%s' is said to be in '%s', but it is in %s",
-                muon__st_show(entry->tensor).text, muon__st_show(entry->file).text,
-                cp->tensors[at].file->saved->name);
+                "tensor '%s' is listed in '%s', but is in %s", muon__st_show(entry->tensor).text,
+                muon__st_show(entry->file).text, cp->tensors[at].file->saved->name);
     }
     REQUIRE(index->count == count, E_FORMAT, "it has %zu tensors, its files have %zu", index->count,
             count);

@@ -216,7 +216,7 @@ static muon_status parse(checkpoint_marker *out, const char *text, size_t bytes)
     REQUIRE(stated == found, E_FORMAT,
             "its checksum is %08" PRIx32 ", not %08" PRIx32 ", as line %zu says", found, stated,
             c->line - 1);
-    REQUIRE(c->at == c->end, E_FORMAT, "line %zu: something stands behind the end", c->line);
+    REQUIRE(c->at == c->end, E_FORMAT, "line %zu: text after the end", c->line);
     return MUON_OK;
 }
 

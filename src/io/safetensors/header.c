@@ -208,7 +208,8 @@ static muon_status check_cover(const st_header *h, int64_t data_bytes)
     for (size_t i = 0; i < h->count; i++) {
         const st_item *item = &h->items[i];
         REQUIRE(item->begin <= end, E_FORMAT,
-                "bytes %" PRId64 "..%" PRId64 " of the data, before tensor '%s', are no tensor's",
+                "bytes %" PRId64 "..%" PRId64
+                " of the data, before tensor '%s', belong to no tensor",
                 end, item->begin, muon__st_show(item->name).text);
         if (item->begin < end)
             FAIL(E_FORMAT,

@@ -53,7 +53,7 @@ static muon_status find_mesh(mesh **out, const char *name, mesh *meshes, size_t 
     size_t i = 0;
     while (i < nmeshes && strcmp(meshes[i].name, name) != 0)
         i++;
-    REQUIRE(i < nmeshes, E_NAME, "mesh '%s' is none of the %zu in the config", name, nmeshes);
+    REQUIRE(i < nmeshes, E_NAME, "mesh '%s' is not one of the %zu in the config", name, nmeshes);
     *out = &meshes[i];
     return MUON_OK;
 }

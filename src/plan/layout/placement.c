@@ -81,8 +81,9 @@ static muon_status read_axis(reader *r, placement *out, int dim)
            (strncmp(r->mesh->axes[axis], r->at, (size_t)n) != 0 || r->mesh->axes[axis][n] != '\0'))
         axis++;
     if (axis == r->mesh->naxes) return unknown_axis(r, n);
-    REQUIRE(r->dim_of[axis] < 0, E_LAYOUT, "column %zu: axis '%s' a second time, it cuts dim %d",
-            column(r), r->mesh->axes[axis], r->dim_of[axis]);
+    REQUIRE(r->dim_of[axis] < 0, E_LAYOUT,
+            "column %zu: axis '%s' appears twice, it already cuts dim %d", column(r),
+            r->mesh->axes[axis], r->dim_of[axis]);
     r->dim_of[axis] = dim;
     r->at += n;
     if (r->mesh->sizes[axis] > 1) out->axes[dim][out->naxes[dim]++] = axis;
@@ -95,7 +96,7 @@ static muon_status read_item(reader *r, placement *out)
     peek(r);
     const char *before = r->at;
     TRY(read_dim(r, &dim));
-    REQUIRE(!r->seen[dim], E_LAYOUT, "column %zu: dim %d a second time",
+    REQUIRE(!r->seen[dim], E_LAYOUT, "column %zu: dim %d appears twice",
             (size_t)(before - r->start) + 1, dim);
     r->seen[dim] = 1;
     if (!accept(r, ':')) return unexpected(r, "':'");

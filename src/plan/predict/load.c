@@ -227,7 +227,7 @@ static muon_status find_param(size_t *out, const muon_plan *plan, const muon_att
         *out = i;
         return MUON_OK;
     }
-    FAIL(E_NAME, "attention '%s': %s is '%s', which is no parameter", a->name, role, name);
+    FAIL(E_NAME, "attention '%s': %s is '%s', which is not a parameter", a->name, role, name);
 }
 
 muon_status muon__plan_load_attention(muon_plan *plan, const muon_config *config)
