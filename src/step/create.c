@@ -136,8 +136,11 @@ static muon_status make_together(muon_opt **out, const muon_config *config,
                                 opt->plan->nranks);
     }
     status = muon__agree_on_plan(&all, status, opt ? opt->plan : NULL, &number);
-    if (!opt) muon__agree_close(&all);
-    TRY(status); /* without an optimizer it is a failure, which all have heard of */
+    if (!opt) { /* a failure, which all have heard of */
+        muon__agree_close(&all);
+        return status;
+    }
+    TRY(status);
     opt->number = number;
     muon__tree_set_object(all.t, number);
     muon_config known;

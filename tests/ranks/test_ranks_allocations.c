@@ -61,7 +61,7 @@ static void run(muon_path path)
 {
     fleet f;
     fleet_init(&f);
-    f.config.timeout = 0.6;
+    f.config.timeout = 1;
     f.config.path = path;
     fleet_mesh(&f, "mesh", "replicate", 1, "fsdp", RANKS, NULL);
     muon_range ranges[] = {{0, 0, 17}, {1, 17, 30}, {2, 30, 42}};
