@@ -2,6 +2,7 @@
 #include "rule/config.h"
 #include "step/opt.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -136,7 +137,8 @@ static muon_status make_together(muon_opt **out, const muon_config *config,
                                 opt->plan->nranks);
     }
     status = muon__agree_on_plan(&all, status, opt ? opt->plan : NULL, &number);
-    if (!opt) { /* a failure, which all have heard of */
+    if (!opt) {
+        assert(status != MUON_OK); /* and all have heard of it */
         muon__agree_close(&all);
         return status;
     }
