@@ -1,11 +1,12 @@
-/* blis.h - products by BLIS on the calling thread, whichever version of it runs.
+/* blis.h - products by BLIS on the calling thread, whichever version of it is loaded.
  *
- * BLIS 0.9, 1.x and 2.x are all called libblis.so.4, but their structs differ. What they share is the
- * typed interface, functions of numbers and pointers. Its expert half takes a struct, the runtime, and
- * is worth having: with it a call has one thread whatever the environment says, and does without the
- * kernels that skip packing ("sup"), which lose up to 60 % of the speed on large operands. So that half is
- * used if the BLIS that runs has the version of the headers this was compiled with, and else the
- * plain half: right in any case, slower, and refused where it would start threads. */
+ * BLIS 0.9, 1.x and 2.x are all called libblis.so.4, but their structs differ. What they share is
+ * the typed interface, functions of numbers and pointers. Its expert half takes a struct, the
+ * runtime, and is worth using: a call then has one thread whatever the environment says, and avoids
+ * the kernels that skip packing ("sup"), which lose up to 60 % of the speed on large operands. The
+ * expert half is used if the loaded BLIS has the version of the headers at compile time. Otherwise
+ * the plain half is used, which is always correct but slower, and refused if it would start
+ * threads. */
 #ifndef BASE_BLIS_H
 #define BASE_BLIS_H
 
@@ -55,8 +56,8 @@ blis_description muon__blis_describe(void);
 /* Does the BLIS that runs have the version of the headers? */
 int muon__blis_matches(void);
 
-/* c[m][n] = alpha a[m][k] b[k][n] + beta c, in rows of ldc floats. sup: it may skip packing, which is
- * good for small operands. */
+/* c[m][n] = alpha a[m][k] b[k][n] + beta c, in rows of ldc floats. sup: it may skip packing, which
+ * is good for small operands. */
 void muon__blis_gemm(int64_t m, int64_t n, int64_t k, float alpha, blis_matrix a, blis_matrix b,
                      float beta, float *c, int64_t ldc, int sup);
 

@@ -2,8 +2,8 @@
  *
  * It is linear: the checksum of a whole follows from those of its parts in any order, so ranks that
  * each write some bytes of a tensor find its checksum together without reading it back.
- * muon__crc32c is the checksum everybody knows ("123456789" gives e3069283); a part's share is that
- * of the bytes as if all others were zero, and shares of disjoint parts are combined with ^. */
+ * muon__crc32c is the standard checksum ("123456789" gives e3069283). A part's share is computed as
+ * if all other bytes were zero, and shares of disjoint parts are combined with ^. */
 #ifndef BASE_CRC32C_H
 #define BASE_CRC32C_H
 

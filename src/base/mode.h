@@ -1,11 +1,12 @@
-/* mode.h - the floating-point mode and the locale of a thread: the library's inside, the host's outside.
+/* mode.h - the floating-point mode and the locale of a thread: the library's inside, the host's
+ * outside.
  *
- * A host may flush subnormals to zero, round upwards, trap on a NaN, or write commas in its numbers. What
- * the library computes, reads and prints must not depend on that, and the host must find everything as
- * it was, its exception flags too. So a public function that computes with floats, or reads or prints
- * them, begins with OWN_MODE: round to nearest, subnormals kept, nothing trapped, the locale "C", until
- * it returns, whichever way. A function of the caller's, a transport's included, runs IN_HOST_MODE: in
- * the mode the caller had, and what it changes of it stays changed.
+ * A host may flush subnormals to zero, round upwards, trap on a NaN, or write commas in its
+ * numbers. What the library computes, reads and prints must not depend on that, and the host must
+ * find everything as it was, its exception flags too. So a public function that computes with
+ * floats, or reads or prints them, begins with OWN_MODE: round to nearest, subnormals kept, nothing
+ * trapped, the locale "C", until it returns, on any path. The caller's functions, including those
+ * of a transport, run IN_HOST_MODE: in the caller's mode, and if they change it, it stays changed.
  *
  *     muon_status muon_step(...)
  *     {
@@ -24,8 +25,9 @@
  *     ns/          muon_ortho_create, muon_ortho_run, muon_ortho_get_flops
  *     rule/        muon_group_set, muon_group_get, muon_group_set_preset
  *     io/          muon_st_read_f32
- * The others only copy, count and compare integers. A thread inherits the mode of the one that starts
- * it, so the library's threads have the library's; the pool, which has other users, sets it itself. */
+ * The others only copy, count and compare integers. A thread inherits the mode of the one that
+ * starts it, so the library's threads have the library's; the pool, which has other users, sets it
+ * itself. */
 #ifndef BASE_MODE_H
 #define BASE_MODE_H
 
@@ -33,9 +35,9 @@
 #include <stdint.h>
 
 #if defined(__x86_64__)
-/* Much faster than fenv.h, which also reads and writes the x87 unit's other registers: a step goes to
- * the transport and back after every unit of work. Nothing here computes with x87, so its exception
- * flags stay as they are. */
+/* Much faster than fenv.h, which also reads and writes the x87 unit's other registers: a step goes
+ * to the transport and back after every unit of work. Nothing here computes with x87, so its
+ * exception flags stay as they are. */
 typedef struct float_mode {
     uint32_t mxcsr;
     uint16_t x87_control;
@@ -63,8 +65,8 @@ typedef struct host_mode {
 
 void muon__mode_enter(host_mode *host);
 void muon__mode_leave(host_mode *host);
-/* A call of the library from between these two is one from outside. Where there is no host, as in the
- * library's threads, they do nothing. */
+/* A call of the library from between these two is one from outside. Where there is no host, as in
+ * the library's threads, they do nothing. */
 host_mode *muon__mode_to_host(void);
 void muon__mode_back(host_mode *host);
 

@@ -1,9 +1,9 @@
 /* pool.h - the threads of an optimizer.
  *
- * muon__pool_run hands out the indices 0..n-1 in order, each to whoever is free, and returns when
- * all are done. Work is cut by the caller into pieces that do not depend on the number of threads;
- * that is why results do not either. Waiting threads spin briefly, then sleep. No OpenMP: a host
- * program has its own runtime, and two of them fight. */
+ * muon__pool_run hands out the indices 0..n-1 in order, each to the next free thread, and returns
+ * when all are done. The caller cuts its work into units that do not depend on the number of
+ * threads, so results do not depend on it either. Waiting threads spin briefly, then sleep. No
+ * OpenMP: a host program has its own runtime, and two of them fight. */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
 
@@ -21,8 +21,8 @@ muon_status muon__pool_create(pool **out, int threads);
 void muon__pool_destroy(pool *p);      /* NULL is fine */
 int muon__pool_threads(const pool *p); /* NULL: 1 */
 
-/* The thread that calls muon__pool_run calls fn(arg) after each index it has worked on, for work that
- * only this thread may do. NULL: no more. */
+/* The thread that calls muon__pool_run calls fn(arg) after each index it has worked on, for work
+ * that only this thread may do. NULL: no more. */
 void muon__pool_between(pool *p, void (*fn)(void *arg), void *arg);
 
 /* p NULL: runs in the calling thread as worker 0. Not from inside a pool_fn of the same pool. */

@@ -1,7 +1,7 @@
 /* status.h - errors as values.
  *
  * The function that first knows what is wrong formats the message, once, with names and numbers;
- * everybody above passes the status on with TRY. REQUIRE is for what a caller can cause and is
+ * its callers pass the status on with TRY. REQUIRE is for what a caller can cause and is
  * always on; assert is for our own invariants. */
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H

@@ -4,8 +4,8 @@
  * bin b has a grid, and a square contributes to its top bin the nearest multiple of that grid and
  * to the bin below the rest, rounded to the finer grid. Contributions are counted as integers, so
  * adding them is exact, in any order. The value is read from the top two bins of the largest
- * element seen; what lies below them is the same dust for every order: less than 2^-40 of the
- * largest square per element. Merging two sums is adding integers, also across processes. */
+ * element seen. What lies below them is lost, the same for every order: less than 2^-40 of the
+ * largest square per element. Merging two sums adds integers, even across processes. */
 #ifndef BASE_SUMSQ_H
 #define BASE_SUMSQ_H
 

@@ -1,9 +1,11 @@
-/* agree.h - ranks agree: whether all have succeeded, and whether something is the same on all of them.
+/* agree.h - how ranks agree: whether all have succeeded, and whether something is the same on all
+ * of them.
  *
- * A failure of one rank is everybody's, with the same message. What a rank has to say goes into a block
- * that a tree combines (comm/tree.h), the same in whatever order and grouping that happens: `said` and
- * `same` are for the blocks of others, a `question` is the block of everything that is asked outside of
- * a step. Everything that takes an `agree` is collective, and allocates nothing once it is open. */
+ * If one rank fails, every rank returns its error, with the same message. What a rank has to say
+ * goes into a block that a tree combines (comm/tree.h), the same in whatever order and grouping
+ * that happens: `said` and `same` are for the blocks of others, a `question` is the block of
+ * everything that is asked outside of a step. Everything that takes an `agree` is collective, and
+ * allocates nothing once it is open. */
 #ifndef COMM_AGREE_H
 #define COMM_AGREE_H
 
@@ -20,8 +22,8 @@ void muon__said_combine(said *into, const said *from);
 /* The status, and its message "rank 3: ..." as this thread's; with one rank it stays as it is. */
 muon_status muon__said_result(const said *s, int nranks);
 
-/* A value that should be the same everywhere: the lowest rank that has one, and the lowest rank whose
- * value is another one. Ranks without it (rank -1) do not count. */
+/* A value that should be the same everywhere: the lowest rank that has one, and the lowest rank
+ * whose value is another one. Ranks without it (rank -1) do not count. */
 typedef struct same {
     uint64_t value, other_value;
     int32_t rank, other; /* other -1: all are equal */
@@ -50,9 +52,9 @@ typedef struct agree {
 muon_status muon__agree_open(agree *a, const muon_comm *comm, int channel, double timeout);
 size_t muon__agree_close(agree *a); /* zeros are fine; returns what muon__comm_free does */
 
-/* In all that follows, status is how it went on this rank so far, its message muon_last_error(), and
- * stage is what ranks must have in common, as in muon__tree_run. A failure of any rank is returned
- * before anything else is compared. */
+/* In all that follows, status is how it went on this rank so far, its message muon_last_error(),
+ * and stage is what ranks must have in common, as in muon__tree_run. A failure of any rank is
+ * returned before anything else is compared. */
 
 /* Nobody has failed. */
 muon_status muon__agree_status(agree *a, const char *stage, muon_status status);
@@ -75,8 +77,8 @@ muon_status muon__agree_find(agree *a, const char *stage, size_t n, agree_hash_f
 question *muon__agree_begin(agree *a, muon_status status);
 muon_status muon__agree_ask(agree *a, const char *stage);
 struct text; /* of base/text.h */
-/* Begins one in which the two ranks of a pair describe what they have, into text[0] and text[1]. This
- * rank writes into *mine, which has no room if it is neither of them. */
+/* Begins one in which the two ranks of a pair describe what they have, into text[0] and text[1].
+ * This rank writes into *mine, which has no room if it is neither of them. */
 question *muon__agree_begin_pair(agree *a, const same *pair, struct text *mine);
 
 #endif

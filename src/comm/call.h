@@ -1,4 +1,4 @@
-/* call.h - which call each rank is in, as far as it is needed to say that they are in different ones. */
+/* call.h - which call each rank is in, to report ranks that are in different ones. */
 #ifndef COMM_CALL_H
 #define COMM_CALL_H
 

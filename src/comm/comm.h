@@ -1,4 +1,4 @@
-/* comm.h - our side of a caller's transport: read it, wait on it. */
+/* comm.h - the library's side of a transport: checking it and waiting on it. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -16,9 +16,9 @@ muon_status muon__comm_load(muon_comm *out, const muon_comm *in);
 muon_status muon__comm_open(const muon_comm *c, muon_batch **out, muon_direction direction,
                             int channel, const muon_message *messages, size_t nmessages);
 void muon__comm_close(const muon_comm *c, muon_batch *batch);
-/* The only way to free what messages were in, after their batches are closed: after a failure some may
- * still be under way. memory is from malloc, or NULL. Returns the bytes that stay until they are done,
- * if ever: 0 or `bytes`. */
+/* The only way to free what messages were in, after their batches are closed: after a failure some
+ * may still be under way. memory is from malloc, or NULL. Returns the bytes that stay until they
+ * are done, if ever: 0 or `bytes`. */
 size_t muon__comm_free(const muon_comm *c, void *memory, size_t bytes);
 muon_status muon__comm_start(const muon_comm *c, muon_batch *batch);
 muon_status muon__comm_test(const muon_comm *c, muon_batch *batch, int *done);
@@ -26,9 +26,9 @@ muon_status muon__comm_test(const muon_comm *c, muon_batch *batch, int *done);
 /* Tests until it is done, or for so many seconds. */
 muon_status muon__comm_poll(const muon_comm *c, muon_batch *batch, double seconds, int *done);
 
-/* Tests until it is done. MUON_E_TIMEOUT after `timeout` seconds and a roll call (comm/roll.h): "no word
- * from rank 7: rank 2 waited 600 s for rank 5 (gathering wave 3)"; stage is a format for what is in
- * parentheses. */
+/* Tests until it is done. MUON_E_TIMEOUT after `timeout` seconds and a roll call (comm/roll.h): "no
+ * word from rank 7: rank 2 waited 600 s for rank 5 (gathering wave 3)"; stage is a format for what
+ * is in parentheses. */
 muon_status muon__comm_wait(const muon_comm *c, muon_batch *batch, double timeout,
                             const char *stage, ...) __attribute__((format(printf, 4, 5)));
 

@@ -1,10 +1,10 @@
 /* tree.h - all ranks combine a block of memory, and all get the result.
  *
- * Up a binomial tree to rank 0 and down again, in messages that are opened once: running it allocates
- * nothing and sets nothing up. Every run begins by saying which call it is of. Ranks that are in
- * different calls all return the same MUON_E_DISAGREE, and can go on: each has taken part in one run,
- * of whatever tree on that channel. If a rank does not come, those that did return MUON_E_TIMEOUT and
- * name it. */
+ * The block goes up a binomial tree to rank 0 and down again, in messages that are opened once: a
+ * run allocates nothing and sets nothing up. Every run starts by announcing its call. Ranks that
+ * are in different calls all return the same MUON_E_DISAGREE, and can continue: each has taken part
+ * in one run, of whatever tree on that channel. If a rank does not take part, all others return
+ * MUON_E_TIMEOUT, naming it. */
 #ifndef COMM_TREE_H
 #define COMM_TREE_H
 
@@ -26,8 +26,8 @@ void muon__tree_set_object(tree *t, int64_t object);
 void *muon__tree_block(tree *t);
 
 /* stage is what ranks must have in common, and for messages: "rank 3 did not reach muon_step within
- * 600 s", "rank 1 is in muon_load, rank 0 in muon_step". After a failure the block has no meaning, and
- * after another one than MUON_E_DISAGREE the tree can only be destroyed. */
+ * 600 s", "rank 1 is in muon_load, rank 0 in muon_step". After a failure the block has no meaning,
+ * and after another one than MUON_E_DISAGREE the tree can only be destroyed. */
 muon_status muon__tree_run(tree *t, const char *stage);
 
 #endif

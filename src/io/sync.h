@@ -1,4 +1,4 @@
-/* sync.h - bytes to a file in full, and to the disk. */
+/* sync.h - writing all bytes to a file, and syncing them to the disk. */
 #ifndef IO_SYNC_H
 #define IO_SYNC_H
 
@@ -7,8 +7,8 @@
 /* All bytes, in as many calls as that takes. path is for the message. */
 muon_status muon__write_all(int fd, const void *data, size_t bytes, const char *path);
 
-/* Gives the file this size and, as far as the file system can promise it, the room on the disk. 0, or -1
- * and errno. */
+/* Gives the file this size and, as far as the file system can promise it, the room on the disk. 0,
+ * or -1 and errno. */
 int muon__reserve(int fd, int64_t bytes);
 
 /* The system begins to write these bytes to the disk, so that less is left for the sync. A hint:

@@ -1,4 +1,5 @@
-/* fit.h - does a checkpoint fit an optimizer? By names, and everything that does not is listed. */
+/* fit.h - does a checkpoint fit an optimizer? Tensors are compared by name, and all mismatches
+ * listed. */
 #ifndef SAVE_FIT_H
 #define SAVE_FIT_H
 
@@ -10,9 +11,9 @@ typedef struct fit {
     size_t nmissing;
 } fit;
 
-/* MUON_E_NAME for what is missing or extra, unless args allow it; MUON_E_SHAPE for a shape or dtype,
- * MUON_E_VALUE for a momentum form that is another one (unless settings are restored, and with them the
- * form). The message has the first few of each kind; the log of rank 0 has all. */
+/* MUON_E_NAME for what is missing or extra, unless args allow it; MUON_E_SHAPE for a shape or
+ * dtype, MUON_E_VALUE for a momentum form that is another one (unless settings are restored, and
+ * with them the form). The message has the first few of each kind; the log of rank 0 has all. */
 muon_status muon__fit_create(fit *out, const saved_tensors *tensors,
                              const muon_checkpoint *checkpoint, const muon_load_args *args);
 void muon__fit_destroy(fit *f); /* zeroed is fine */

@@ -1,4 +1,4 @@
-/* save.h - for who destroys an optimizer: a save that is under way goes first. */
+/* save.h - for destroying an optimizer: a save that is still running is discarded first. */
 #ifndef SAVE_SAVE_H
 #define SAVE_SAVE_H
 

@@ -1,11 +1,11 @@
 /* stripes.h - which rank writes, or reads, which bytes of a checkpoint.
  *
- * Tensors are cut into stripes: elements that follow each other in the file, a few megabytes of them. A
- * stripe has one owner, a rank that holds some of it, so that it is written with one large call and read
- * with one, however the tensor is sharded; replicas and shards take turns. Where the owner has only a
- * part, the others send it theirs (save), or it sends them theirs (load). All ranks go through the
- * stripes in rounds: in each of them a rank owns at most one. Everything follows from the plan, so that
- * both ends of a message know of it without a word. */
+ * Tensors are cut into stripes, each a few megabytes of consecutive elements of the file. A stripe
+ * has one owner, a rank that holds some of it, so it is written and read with one large call,
+ * however the tensor is sharded; replicas and shards take turns. If the owner has only a part, the
+ * other ranks send it theirs (save), or it sends them theirs (load). All ranks go through the
+ * stripes in rounds, and in each round a rank owns at most one. Everything follows from the plan,
+ * so both ends of a message know of it without communication. */
 #ifndef SAVE_STRIPES_H
 #define SAVE_STRIPES_H
 
@@ -44,8 +44,8 @@ typedef struct stripes {
     muon_message *messages;
 } stripes;
 
-/* `leave_out` ([tensors->n], may be NULL): tensors that are not there. Steps have no stripes: they are
- * the same on every rank. */
+/* `leave_out` ([tensors->n], may be NULL): tensors that are not there. Steps have no stripes: they
+ * are the same on every rank. */
 muon_status muon__stripes_create(stripes *out, const saved_tensors *tensors,
                                  const unsigned char *leave_out, stripe_direction direction);
 size_t muon__stripes_destroy(stripes *s); /* zeroed is fine; returns what muon__comm_free does */

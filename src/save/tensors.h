@@ -1,5 +1,5 @@
-/* tensors.h - the tensors of an optimizer's checkpoint: what they are called, and where this rank has
- * its part of them. */
+/* tensors.h - the tensors of an optimizer's checkpoint: their names, and where this rank has its
+ * part of them. */
 #ifndef SAVE_TENSORS_H
 #define SAVE_TENSORS_H
 

@@ -1,4 +1,5 @@
-/* together.h - words of all ranks, combined: a checksum of a tensor is the ^ of every rank's share. */
+/* together.h - combining words of all ranks: the checksum of a tensor is the ^ of every rank's
+ * share. */
 #ifndef SAVE_TOGETHER_H
 #define SAVE_TOGETHER_H
 

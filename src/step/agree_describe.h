@@ -1,4 +1,4 @@
-/* agree_describe.h - things in so many words that two ranks' can be compared. */
+/* agree_describe.h - descriptions of settings, so that those of two ranks can be compared. */
 #ifndef STEP_AGREE_DESCRIBE_H
 #define STEP_AGREE_DESCRIBE_H
 
@@ -11,8 +11,8 @@ void muon__describe_config(text *t, const muon_plan *plan);
 void muon__describe_attention(text *t, const muon_plan *plan, size_t index);
 void muon__describe_settings(text *t, const step_setting *settings, size_t n);
 
-/* "group 'muon': lr is 0.02 on rank 0, 0.03 on rank 2": the first difference between two descriptions
- * of the same kind. */
+/* "group 'muon': lr is 0.02 on rank 0, 0.03 on rank 2": the first difference between two
+ * descriptions of the same kind. */
 void muon__describe_difference(text *out, const char *a, int rank_a, const char *b, int rank_b);
 
 #endif

@@ -1,5 +1,6 @@
-/* agree_step.h - where ranks agree: when an optimizer is created, and once in every step before anything
- * changes. A disagreement, or one rank's failure, is the same status and message on every rank. */
+/* agree_step.h - where ranks agree: when an optimizer is created, and once in every step before
+ * anything changes. If ranks disagree or one fails, every rank returns the same status and
+ * message. */
 #ifndef STEP_AGREE_STEP_H
 #define STEP_AGREE_STEP_H
 
@@ -7,9 +8,9 @@
 #include "comm/agree.h"
 #include "plan/plan.h"
 
-/* At creation. All plans are the same: parameters, layouts, groups, the rest of the config, owners. plan is NULL if
- * status is a failure. The message names what differs, where, and on which two ranks. *number is one
- * that no other optimizer of these ranks has. */
+/* At creation. All plans are the same: parameters, layouts, groups, the rest of the config, owners.
+ * plan is NULL if status is a failure. The message names what differs, where, and on which two
+ * ranks. *number is one that no other optimizer of these ranks has. */
 muon_status muon__agree_on_plan(agree *a, muon_status status, const muon_plan *plan,
                                 int64_t *number);
 
@@ -19,8 +20,8 @@ enum { AGREE_PRESENT = 1, AGREE_ABSENT = 2, AGREE_NONFINITE = 4 }; /* of a param
 
 typedef struct step_agree step_agree;
 
-/* comm of one rank: everything below works, and only says what this rank has said. `questions` are asked
- * when ranks disagree. */
+/* comm of one rank: everything below works, and only says what this rank has said. `questions` are
+ * asked when ranks disagree. */
 muon_status muon__step_agree_create(step_agree **out, const muon_comm *comm, const muon_plan *plan,
                                     int64_t number, agree *questions);
 size_t
@@ -47,10 +48,10 @@ typedef struct step_word {
                                           layer */
 } step_word;
 
-/* status: how it went on this rank so far. MUON_E_GRAD if a gradient is present on one rank and absent
- * on another; MUON_E_DISAGREE if settings differ ("group 'muon': lr is 0.02 on rank 0, 0.03 on rank
- * 2"). Nothing has been changed when this fails, and after anything but MUON_E_TIMEOUT and MUON_E_COMM
- * the next step can go on. */
+/* status: how it went on this rank so far. MUON_E_GRAD if a gradient is present on one rank and
+ * absent on another; MUON_E_DISAGREE if settings differ ("group 'muon': lr is 0.02 on rank 0, 0.03
+ * on rank 2"). Nothing has been changed when this fails, and after anything but MUON_E_TIMEOUT and
+ * MUON_E_COMM the next step can go on. */
 muon_status muon__agree_step(step_agree *a, muon_status status, step_word *word);
 
 /* What a rank did, at the end of a step: sums, and the extremes of seconds. */

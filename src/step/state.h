@@ -1,6 +1,6 @@
-/* state.h - the state of this rank's shards, wherever it is now: in memory, or in a file.
+/* state.h - the state of this rank's shards, whether it is in memory or in a file.
  *
- * For everybody but the stages of a step, which have it in memory when they run. */
+ * For all code except the stages of a step, which have it in memory when they run. */
 #ifndef STEP_STATE_H
 #define STEP_STATE_H
 

@@ -1,9 +1,10 @@
-/* checkpoint_files.h - which tensor of a checkpoint is in which file, and where.
+/* files.h - which tensor of a checkpoint is in which file, and where.
  *
  * A pure function of the tensors, the metadata and the size of a file, so that every rank finds the
- * same places without a word. State goes to optimizer*.safetensors, weights to model*.safetensors;
- * files are filled in the order given until the next tensor would not fit. Heads have a checksum for
- * every tensor, of a fixed width: their size is known before the checksums are. */
+ * same places without communication. State goes to optimizer*.safetensors, weights to
+ * model*.safetensors; files are filled in the order given until the next tensor would not fit.
+ * Heads have a checksum for every tensor, of a fixed width: their size is known before the
+ * checksums are. */
 #ifndef IO_CHECKPOINT_FILES_H
 #define IO_CHECKPOINT_FILES_H
 
@@ -11,8 +12,8 @@
 
 #include "base/status.h"
 
-/* Metadata that a head adds by itself: "format" = "pt" and, for each of its tensors, this key with the
- * tensor's name behind it = 8 hex digits. */
+/* Metadata that a head adds by itself: "format" = "pt" and, for each of its tensors, this key with
+ * the tensor's name behind it = 8 hex digits. */
 #define CHECKPOINT_CRC_KEY "muon.crc32c."
 
 #define CHECKPOINT_FILE_BYTES 5000000000 /* of tensors in a file, if the caller does not say */
@@ -41,19 +42,19 @@ typedef struct checkpoint_files {
     size_t nmetadata;
 } checkpoint_files;
 
-/* tensors: name, dtype, ndim, shape and is_weight are read. Checks names, dtypes, shapes, metadata as
- * muon_st_write does (MUON_E_NAME for one name twice, also in different files). */
+/* tensors: name, dtype, ndim, shape and is_weight are read. Checks names, dtypes, shapes, metadata
+ * as muon_st_write does (MUON_E_NAME for one name twice, also in different files). */
 muon_status muon__files_create(checkpoint_files **out, const muon_checkpoint_tensor *tensors,
                                size_t ntensors, const muon_st_entry *metadata, size_t nmetadata,
                                int64_t file_bytes);
 void muon__files_destroy(checkpoint_files *files); /* NULL is fine */
 
-/* The first head_bytes of a file; crc32c is [ntensors], in the order of files->tensors. The caller frees
- * it. */
+/* The first head_bytes of a file; crc32c is [ntensors], in the order of files->tensors. The caller
+ * frees it. */
 muon_status muon__files_head(char **out, const checkpoint_files *files, size_t file,
                              const uint32_t *crc32c);
-/* NAME.safetensors.index.json of the optimizer (0) or the model (1), and its text; *out NULL if there
- * are fewer than two files. The caller frees both. */
+/* NAME.safetensors.index.json of the optimizer (0) or the model (1), and its text; *out NULL if
+ * there are fewer than two files. The caller frees both. */
 muon_status muon__files_index(char **name, char **out, size_t *bytes, const checkpoint_files *files,
                               int is_model);
 

@@ -1,5 +1,5 @@
-/* checkpoint_opened.h - an open checkpoint as its files see it: checkpoint_open.c makes it,
- * checkpoint_index.c checks it, checkpoint_read.c reads from it. */
+/* opened.h - an open checkpoint, for the files of this folder: open.c makes it, index.c checks it,
+ * and read.c reads from it. */
 #ifndef IO_CHECKPOINT_OPENED_H
 #define IO_CHECKPOINT_OPENED_H
 

@@ -1,6 +1,5 @@
-/* checkpoint_parts.h - what the parts of checkpoint_dir.h say to each other. Here directories are
- * file descriptors, and paths are for messages only: a root that is moved meanwhile leads nobody
- * astray. */
+/* parts.h - shared by the files that implement dir.h. Directories are file descriptors here, and
+ * paths are only for messages, so it does no harm if a root is moved meanwhile. */
 #ifndef IO_CHECKPOINT_PARTS_H
 #define IO_CHECKPOINT_PARTS_H
 
@@ -21,7 +20,8 @@ muon_status muon__marker_check_files(const checkpoint_marker *marker, int dir, c
  * muon__checkpoint_candidates. */
 muon_status muon__checkpoint_steps_at(int64_t **steps, size_t *nsteps, int root, const char *path,
                                       int only_complete, unread_fn *unread, void *user);
-/* The branch of a checkpoint of this step that is about to be complete, so that it is the newest. */
+/* The branch of a checkpoint of this step that is about to be complete, so that it is the
+ * newest. */
 muon_status muon__checkpoint_branch_at(int64_t *branch, int root, const char *path, int64_t step);
 
 /* ---- checkpoint_find.c */
@@ -49,7 +49,8 @@ int muon__directory_open(int dir, const char *name); /* no link; -1 and errno */
 /* Is this open directory still the one of that name? */
 int muon__directory_is(int fd, int dir, const char *name);
 
-/* The open directory dir, which is path/name, with all that is in it. Closes dir, also on failure. */
+/* The open directory dir, which is path/name, with all that is in it. Closes dir, also on
+ * failure. */
 muon_status muon__checkpoint_erase(int root, const char *path, const char *name, int dir);
 /* The directory path/name, which nobody takes for a checkpoint. If another process holds its lock,
  * it stays; needs_lock: also if there are no locks. A missing one is fine. */

@@ -1,5 +1,5 @@
-/* checkpoint_read.h - what the library itself needs of an open checkpoint: where its bytes are, so
- * that several threads read parts of tensors at once and see to the checksums themselves. */
+/* read.h - what the library itself needs of an open checkpoint: where its bytes are, so that
+ * several threads can read parts of tensors at once and compute the checksums themselves. */
 #ifndef IO_CHECKPOINT_READ_H
 #define IO_CHECKPOINT_READ_H
 

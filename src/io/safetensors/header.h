@@ -1,4 +1,4 @@
-/* safetensors_header.h - what reading and writing share: dtypes, and the header as a list.
+/* header.h - what reading and writing share: dtypes, and the header as a list.
  *
  * Parsing is a function over memory and the number of data bytes in the file; it knows no files, so
  * that it can be fuzzed and tested alone. Messages name the tensor and the numbers; the caller adds
@@ -96,8 +96,8 @@ typedef struct st_layout {
 } st_layout;
 
 /* Checks the caller's tensors, but for their data, and metadata. Wider dtypes come first, so that
- * every tensor is aligned to its elements in the file (readers that map files need that); among equals
- * the order is the caller's. The same input always gives the same bytes. */
+ * every tensor is aligned to its elements in the file (readers that map files need that); among
+ * equals the order is the caller's. The same input always gives the same bytes. */
 muon_status muon__st_layout_create(st_layout *out, const muon_st_tensor *tensors, size_t count,
                                    const muon_st_entry *metadata, size_t nmetadata);
 void muon__st_layout_destroy(st_layout *layout); /* zeroed is fine */

@@ -1,4 +1,4 @@
-/* safetensors_read.h - the inside of an open file, for what reads several of them as one. */
+/* read.h - the internals of an open file, for code that reads several of them as one. */
 #ifndef IO_SAFETENSORS_READ_H
 #define IO_SAFETENSORS_READ_H
 

@@ -1,4 +1,4 @@
-/* tier_parts.h - what a tier is made of: a schedule known beforehand, a file nobody else sees, and
+/* parts.h - what a tier is made of: a schedule known in advance, a file that nobody else sees, and
  * threads that move blocks between it and memory. */
 #ifndef IO_TIER_PARTS_H
 #define IO_TIER_PARTS_H

@@ -1,8 +1,8 @@
-/* dispatch_tree.h - the least loaded rank, of all or of a range, while loads change one by one.
+/* tree.h - the least loaded rank, of all or of a range, while loads change one by one.
  *
- * A tournament: every inner node knows the better of its two sides. Equal loads are decided by a turn
- * that goes around the nodes of the machine before it comes back to the first, so that large matrices
- * do not gather on the ranks of a few nodes. */
+ * A tournament: every inner node knows the better of its two sides. Equal loads are decided by a
+ * turn that goes around the nodes of the machine before it comes back to the first, so that large
+ * matrices do not gather on the ranks of a few nodes. */
 #ifndef PLAN_DISPATCH_TREE_H
 #define PLAN_DISPATCH_TREE_H
 

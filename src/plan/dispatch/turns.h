@@ -1,5 +1,5 @@
-/* turns.h - schemes in use, for comparison: ranks in turn, in each group of them that shards a tensor.
- * Nothing is padded, and every replica of a group does all of it again. */
+/* turns.h - a scheme for comparison: ranks in turn, in each group of ranks that shards a tensor.
+ * Nothing is padded, and every replica of a group repeats all of it. */
 #ifndef PLAN_TURNS_H
 #define PLAN_TURNS_H
 
@@ -14,8 +14,8 @@ typedef struct turns {
     int replicas;    /* of a seat at most */
 } turns;
 
-/* Matrices by cost, one rank after the other; a matrix that is whole on a rank stays there. Without an
- * order: whole tensors of one shape and layout, one rank after the other. */
+/* Matrices by cost, one rank after the other; a matrix that is whole on a rank stays there. Without
+ * an order: whole tensors of one shape and layout, one rank after the other. */
 muon_status muon__turns_create(turns *out, const muon_plan *plan, const patterns *p,
                                const cost_order *order);
 void muon__turns_destroy(turns *t); /* zeroed is fine */

@@ -1,6 +1,6 @@
-/* layout_parts.h - between the files that make layouts: placements as grids, boxes and ranges as lists.
+/* parts.h - shared by the files that make layouts: placements as grids, boxes and ranges as lists.
  *
- * Both know the same things, so a layout is one or the other and asks it. */
+ * Both answer the same questions; a layout is one or the other and passes questions on. */
 #ifndef PLAN_LAYOUT_PARTS_H
 #define PLAN_LAYOUT_PARTS_H
 

@@ -1,4 +1,4 @@
-/* route_build.h - between the files that make a route. */
+/* build.h - shared by the files that make a route. */
 #ifndef PLAN_ROUTE_BUILD_H
 #define PLAN_ROUTE_BUILD_H
 

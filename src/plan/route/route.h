@@ -1,12 +1,12 @@
 /* route.h - what one rank does of the plan: which parts of which matrices it holds, owns, sends and
  * receives, wave by wave.
  *
- * Both ends of a message are made from the same walk over the same plan, so they agree without a
- * word. For each wave, what a holder has of an owner's matrices goes there in one packed message; a
- * stretch of whole rows that is long enough travels alone, from where it is to where it belongs. A
- * matrix's way back is the same with the ends changed; then every replica gets its part. Of several
- * holders of a cell one sends: the owner itself if it is one, else one on the owner's node, else the
- * holders in turn. */
+ * Both ends of a message are made from the same walk over the same plan, so they agree without
+ * communication. For each wave, what a holder has of an owner's matrices goes there in one packed
+ * message; a stretch of whole rows that is long enough travels alone, from where it is to where it
+ * belongs. A matrix's way back is the same with the ends changed; then every replica gets its part.
+ * Of several holders of a cell one sends: the owner itself if it is one, else one on the owner's
+ * node, else the holders in turn. */
 #ifndef PLAN_ROUTE_H
 #define PLAN_ROUTE_H
 
@@ -86,11 +86,12 @@ route_rings muon__route_rings(const muon_plan *plan);
 /* Bytes that the optimizer allocates as workspace on this rank. */
 int64_t muon__route_workspace(const route *r, const muon_plan *plan);
 
-/* The holder that sends a cell's part of an item to its owner; the owner itself if it is a holder. */
+/* The holder that sends a cell's part of an item to its owner; the owner itself if it is a
+ * holder. */
 int muon__route_sender(const muon_plan *plan, const layout *l, size_t cell, size_t item);
 
-/* Does this part of an item travel alone, its elements of so many bytes on the wire? Else it is packed
- * with others, and takes room in a buffer at the owner, too. */
+/* Does this part of an item travel alone, its elements of so many bytes on the wire? Else it is
+ * packed with others, and takes room in a buffer at the owner, too. */
 int muon__route_is_alone(const plan_item *item, const rectangle *part, int64_t element_bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* waves.h - between the files that make waves. */
+/* waves.h - shared by the files that make waves. */
 #ifndef PLAN_WAVES_H
 #define PLAN_WAVES_H
 
