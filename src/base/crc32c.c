@@ -2,7 +2,7 @@
  * polynomial P. The processor's instruction takes 8 bytes at a time but waits for its last result,
  * so three stretches go side by side, each as if it stood alone; moving a remainder past the zeros
  * that stand for later bytes is a multiplication by a power of x. That one operation joins the
- * stretches, and the shares of a tensor as well. */
+ * stretches, and the partial checksums of a tensor as well. */
 #include "base/crc32c.h"
 
 #include <assert.h>
@@ -162,14 +162,14 @@ uint32_t muon__crc32c_reference(uint32_t crc, const void *data, size_t bytes)
     return ~advance_tables(~crc, data, bytes);
 }
 
-uint32_t muon__crc32c_share(const void *data, size_t bytes, int64_t after)
+uint32_t muon__crc32c_partial(const void *data, size_t bytes, int64_t after)
 {
     need_tables();
     return multiply(tables.advance(0, data, bytes), power_of_bytes(after));
 }
 
-uint32_t muon__crc32c_whole(uint32_t shares, int64_t total)
+uint32_t muon__crc32c_whole(uint32_t partials, int64_t total)
 {
     need_tables();
-    return ~(shares ^ multiply(~0u, power_of_bytes(total)));
+    return ~(partials ^ multiply(~0u, power_of_bytes(total)));
 }

@@ -88,7 +88,7 @@ typedef struct reading { /* bytes `begin` .. of a tensor */
     char *data;
 } reading;
 
-static muon_status read_unit(void *user, size_t at, size_t bytes, uint32_t *share)
+static muon_status read_unit(void *user, size_t at, size_t bytes, uint32_t *partial)
 {
     const reading *r = user;
     const saved_tensor *t = &r->l->tensors.list[r->tensor];
@@ -97,11 +97,11 @@ static muon_status read_unit(void *user, size_t at, size_t bytes, uint32_t *shar
     if (status != MUON_OK)
         return muon__fail_in(status, "%s: tensor '%s'", muon_checkpoint_get_path(r->l->checkpoint),
                              t->name);
-    *share = muon__crc32c_share(r->data + at, bytes, total - begin - (int64_t)bytes);
+    *partial = muon__crc32c_partial(r->data + at, bytes, total - begin - (int64_t)bytes);
     return MUON_OK;
 }
 
-/* Bytes of a tensor, and their share of its checksum. */
+/* Bytes of a tensor, and their partial checksum. */
 static muon_status read_bytes(loading *l, size_t tensor, int64_t begin, char *data, size_t bytes)
 {
     reading r = {.l = l, .tensor = tensor, .begin = begin, .data = data};

@@ -80,22 +80,22 @@ static muon_status begin(saving **out, muon_opt *opt, const char *root, const mu
 }
 
 /* Rank 0's part after all have written. */
-static muon_status complete(saving *s, uint32_t *shares)
+static muon_status complete(saving *s, uint32_t *partials)
 {
     if (s->opt->comm.rank != 0) return MUON_OK;
     for (size_t i = 0; i < s->tensors.n; i++)
-        shares[i] = muon__crc32c_whole(shares[i], (int64_t)s->files->tensors[i].tensor.bytes);
+        partials[i] = muon__crc32c_whole(partials[i], (int64_t)s->files->tensors[i].tensor.bytes);
     checkpoint_dir *dir = s->dir;
     s->dir = NULL;
-    return muon__checkpoint_complete(dir, s->args.step, s->files, shares, s->args.keep);
+    return muon__checkpoint_complete(dir, s->args.step, s->files, partials, s->args.keep);
 }
 
 static muon_status end(saving *s, const char *stage)
 {
     muon_opt *opt = s->opt;
     TRY(muon__opt_agree(opt, stage, muon__saving_result(s)));
-    TRY(muon__together_combine(s->combining, opt, s->shares, s->tensors.n, stage));
-    return muon__opt_agree(opt, stage, complete(s, s->shares));
+    TRY(muon__together_combine(s->combining, opt, s->partials, s->tensors.n, stage));
+    return muon__opt_agree(opt, stage, complete(s, s->partials));
 }
 
 muon_status muon_save(muon_opt *opt, const char *root, const muon_save_args *args)

@@ -30,7 +30,7 @@ static muon_status make_files(saving *s)
 
 static muon_status make_lists(saving *s)
 {
-    TRY(CALLOC(&s->shares, s->tensors.n, "checksums"));
+    TRY(CALLOC(&s->partials, s->tensors.n, "checksums"));
     TRY(CALLOC(&s->fds, s->files->nfiles, "files"));
     for (size_t i = 0; i < s->files->nfiles; i++)
         s->fds[i] = -1;
@@ -97,7 +97,7 @@ void muon__saving_destroy(saving *s)
     muon__metadata_destroy(&s->meta);
     muon__tensors_destroy(&s->tensors);
     free(s->fds);
-    free(s->shares);
+    free(s->partials);
     free(s->snapshot);
     free(s->jobs);
     free(s->root);
@@ -145,13 +145,13 @@ typedef struct writing { /* bytes `begin` .. of a tensor */
     const char *data;
 } writing;
 
-static muon_status write_unit(void *user, size_t at, size_t bytes, uint32_t *share)
+static muon_status write_unit(void *user, size_t at, size_t bytes, uint32_t *partial)
 {
     const writing *w = user;
     const files_tensor *t = &w->s->files->tensors[w->tensor];
     int64_t begin = w->begin + (int64_t)at;
-    *share =
-        muon__crc32c_share(w->data + at, bytes, (int64_t)t->tensor.bytes - begin - (int64_t)bytes);
+    *partial = muon__crc32c_partial(w->data + at, bytes,
+                                    (int64_t)t->tensor.bytes - begin - (int64_t)bytes);
     return write_at(w->s, t->file, w->data + at, bytes, t->offset + begin);
 }
 
@@ -161,7 +161,7 @@ static muon_status write_bytes(saving *s, pool *p, size_t tensor, int64_t begin,
     const files_tensor *t = &s->files->tensors[tensor];
     writing w = {s, tensor, begin, data};
     TRY(open_file(s, t->file));
-    TRY(muon__units_run(p, bytes, write_unit, &w, &s->shares[tensor]));
+    TRY(muon__units_run(p, bytes, write_unit, &w, &s->partials[tensor]));
     muon__sync_begin(s->fds[t->file], t->offset + begin, (int64_t)bytes);
     return MUON_OK;
 }

@@ -30,7 +30,7 @@ typedef struct saving {
     tree *combining;
     checkpoint_dir *dir; /* rank 0 */
     int *fds;            /* [nfiles] -1: this rank has nothing to write there so far */
-    uint32_t *shares;    /* [tensors.n] of the checksums, by what this rank has written */
+    uint32_t *partials;  /* [tensors.n] checksums of what this rank has written */
     muon_status status;  /* the first failure of this rank in writing */
     char message[MUON__MESSAGE_MAX];
     /* Beside training */

@@ -61,11 +61,11 @@ static void adamw_unit(void *arg, int64_t index, int worker)
     const param_state *state = &opt->state[unit->param];
     adamw c = constants(opt, &opt->groups[param->group], *state->step + 1);
     weight target = weight_of(opt, unit->param, STREAM_UPDATE);
-    float room[PIECE], grad_room[PIECE];
+    float room[CHUNK], grad_room[CHUNK];
     band bands[2];
-    pieces p = pieces_of_patch(&param->fold, &opt->route->patches[unit->patch], unit->batch,
+    chunks p = chunks_of_patch(&param->fold, &opt->route->patches[unit->patch], unit->batch,
                                unit->begin, unit->end, bands);
-    while (pieces_next(&p)) {
+    while (chunks_next(&p)) {
         float *w = weight_edit(&target, p.at, p.n, room);
         const float *g =
             elements_read(opt->buffers[unit->param].grad, param->grad_dtype, p.at, p.n, grad_room);

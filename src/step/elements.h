@@ -1,6 +1,6 @@
-/* elements.h - elements of any dtype as floats, a piece at a time.
+/* elements.h - elements of any dtype as floats, a chunk at a time.
  *
- * Stages compute in f32 on pieces small enough for the first cache. An f32 tensor is used where it
+ * Stages compute in f32 on chunks small enough for the first cache. An f32 tensor is used where it
  * is; a bf16 one goes through a small array. So each stage has one loop for all dtypes. */
 #ifndef STEP_ELEMENTS_H
 #define STEP_ELEMENTS_H
@@ -8,7 +8,7 @@
 #include "base/bf16.h"
 #include "step/opt.h"
 
-enum { PIECE = 1024 };
+enum { CHUNK = 1024 };
 
 /* Elements at .. at + n of data as floats, in place or in `room`. */
 static inline const float *elements_read(const void *data, muon_dtype dtype, int64_t at, int64_t n,
@@ -62,9 +62,9 @@ static inline double weight_bytes(const plan_param *p) /* read and written, per 
 }
 
 /* A walk over rows of a matrix that lie in a patch of the shard, as contiguous stretches of at most
- * PIECE elements. `at` counts in the shard, `index` in the whole tensor, `place` in memory that has the
+ * CHUNK elements. `at` counts in the shard, `index` in the whole tensor, `place` in memory that has the
  * part's elements with `ld` from row to row. Whole rows that follow each other are one stretch. */
-typedef struct pieces {
+typedef struct chunks {
     const patch *in;
     const band *rows, *cols;
     rectangle part;
@@ -73,13 +73,13 @@ typedef struct pieces {
     int64_t row, end;               /* the matrix's rows still to come */
     int64_t col;                    /* of the matrix, the next one in this row */
     int64_t at, index, place, left; /* of the stretch */
-    int64_t n;                      /* of the piece that was last given */
-} pieces;
+    int64_t n;                      /* of the chunk that was last given */
+} chunks;
 
-static inline pieces pieces_of(const fold *f, const patch *in, int64_t batch, const band *rows,
+static inline chunks chunks_of(const fold *f, const patch *in, int64_t batch, const band *rows,
                                const band *cols, rectangle part, int64_t ld)
 {
-    return (pieces){.in = in,
+    return (chunks){.in = in,
                     .rows = rows,
                     .cols = cols,
                     .part = part,
@@ -97,7 +97,7 @@ static inline int64_t band_at(const band *b, int64_t i)
     return b->start + i / b->size * b->stride + i % b->size;
 }
 
-static inline void pieces_stretch(pieces *p)
+static inline void chunks_stretch(chunks *p)
 {
     int64_t row = band_at(p->rows, p->row), col = band_at(p->cols, p->col);
     int64_t end = p->part.col + p->part.ncols;
@@ -117,8 +117,8 @@ static inline void pieces_stretch(pieces *p)
     }
 }
 
-/* Steps to the next piece; 0 when there is none. */
-static inline int pieces_next(pieces *p)
+/* Steps to the next chunk; 0 when there is none. */
+static inline int chunks_next(chunks *p)
 {
     p->at += p->n;
     p->index += p->n;
@@ -127,20 +127,20 @@ static inline int pieces_next(pieces *p)
     p->n = 0;
     if (p->left == 0) {
         if (p->row >= p->end) return 0;
-        pieces_stretch(p);
+        chunks_stretch(p);
     }
-    p->n = p->left < PIECE ? p->left : PIECE;
+    p->n = p->left < CHUNK ? p->left : CHUNK;
     return 1;
 }
 
 /* Rows begin..end of a batch entry of a patch, all its columns; bands is room for two. */
-static inline pieces pieces_of_patch(const fold *f, const patch *in, int64_t batch, int64_t begin,
+static inline chunks chunks_of_patch(const fold *f, const patch *in, int64_t batch, int64_t begin,
                                      int64_t end, band bands[2])
 {
     bands[0] = (band){in->row, in->nrows, 1, in->nrows};
     bands[1] = (band){in->col, in->ncols, 1, in->ncols};
     rectangle part = {begin, end - begin, 0, in->ncols};
-    return pieces_of(f, in, batch, &bands[0], &bands[1], part, in->ncols);
+    return chunks_of(f, in, batch, &bands[0], &bands[1], part, in->ncols);
 }
 
 /* A pass over the units of one wave. */
@@ -150,22 +150,22 @@ typedef struct wave_pass {
 } wave_pass;
 
 /* Rows begin..end of a route's piece. ld: of the memory beside it. */
-static inline pieces pieces_of_unit(const muon_opt *opt, const part_unit *unit, int64_t ld)
+static inline chunks chunks_of_unit(const muon_opt *opt, const part_unit *unit, int64_t ld)
 {
     const route_piece *piece = &opt->route->pieces[unit->index];
     const plan_item *item = &opt->plan->items[piece->item];
     rectangle part = piece->part;
     part.row = unit->begin;
     part.nrows = unit->end - unit->begin;
-    return pieces_of(&opt->plan->params[item->param].fold, &opt->route->patches[piece->patch],
+    return chunks_of(&opt->plan->params[item->param].fold, &opt->route->patches[piece->patch],
                      item->batch, &item->rows, &item->cols, part, ld);
 }
 
-/* At most PIECE elements of a parameter's shard: M from G, and U. */
+/* At most CHUNK elements of a parameter's shard: M from G, and U. */
 void muon__momentum_stretch(const muon_opt *opt, size_t index, int64_t at, int64_t n, float *u);
-/* The piece of an item's weights: decay, and the update by o, if there is one. */
+/* A chunk of an item's weights: decay, and the update by o, if there is one. */
 void muon__update_stretch(const muon_opt *opt, const plan_item *item, const weight *target,
-                          const pieces *p, const float *o);
+                          const chunks *p, const float *o);
 
 /* Where a piece's U or O is: the matrix's slot here, or a packed part in transit. */
 static inline int64_t place_of(const plan_item *item, const route_piece *piece, int64_t offset,

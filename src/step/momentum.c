@@ -42,7 +42,7 @@ void muon__momentum_stretch(const muon_opt *opt, size_t index, int64_t at, int64
     float mu = (float)group->momentum, rest = (float)(1 - group->momentum);
     void *state = opt->state[index].momentum;
     int bf16 = group->momentum_dtype == MUON_BF16;
-    float grad_room[PIECE], state_room[PIECE];
+    float grad_room[CHUNK], state_room[CHUNK];
     const float *g = elements_read(opt->buffers[index].grad, param->grad_dtype, at, n, grad_room);
     float *m = bf16 ? state_room : (float *)state + at;
     if (bf16) muon__bf16_load(m, (const uint16_t *)state + at, n);
@@ -84,10 +84,10 @@ static void momentum_unit(void *arg, int64_t index, int worker)
     const route_piece *piece = &opt->route->pieces[unit->index];
     const plan_item *item = &opt->plan->items[piece->item];
     if (!opt->active[item->param]) return;
-    float u_room[PIECE];
+    float u_room[CHUNK];
     int64_t ld;
     target to = target_of(pass, piece, unit->begin, &ld);
-    for (pieces p = pieces_of_unit(opt, unit, ld); pieces_next(&p);) {
+    for (chunks p = chunks_of_unit(opt, unit, ld); chunks_next(&p);) {
         float *u = to.wide ? to.wide + p.place : u_room;
         muon__momentum_stretch(opt, item->param, p.at, p.n, u);
         if (to.narrow) muon__bf16_store(to.narrow + p.place, u, p.n);

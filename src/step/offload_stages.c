@@ -59,7 +59,7 @@ static void mark_wave(marks *m, size_t wave)
         const route_piece *piece = &opt->route->pieces[units->units[i].index];
         size_t param = opt->plan->items[piece->item].param;
         size_t element = momentum_element(opt, param);
-        for (pieces p = pieces_of_unit(opt, &units->units[i], piece->part.ncols); pieces_next(&p);)
+        for (chunks p = chunks_of_unit(opt, &units->units[i], piece->part.ncols); chunks_next(&p);)
             mark(m, opt->state[param].momentum, p.at, p.n, element);
     }
 }
@@ -112,10 +112,10 @@ static void mark_adamw(marks *m)
             const patch_unit *unit = &opt->adamw_units[i];
             const param_state *state = &opt->state[unit->param];
             band bands[2];
-            pieces p = pieces_of_patch(&opt->plan->params[unit->param].fold,
+            chunks p = chunks_of_patch(&opt->plan->params[unit->param].fold,
                                        &opt->route->patches[unit->patch], unit->batch, unit->begin,
                                        unit->end, bands);
-            while (pieces_next(&p)) {
+            while (chunks_next(&p)) {
                 mark(m, state->exp_avg, p.at, p.n, sizeof(float));
                 mark(m, state->exp_avg_sq, p.at, p.n, sizeof(float));
             }

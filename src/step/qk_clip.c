@@ -27,10 +27,10 @@ static int64_t scale_entry(const muon_opt *opt, const qk_task *task, const patch
     int64_t last = within((end + f->cols - 1) / f->cols - base, 0, in->nrows);
     if (first >= last) return 0;
     weight target = weight_of(opt, task->param, STREAM_QK_CLIP);
-    float room[PIECE];
+    float room[CHUNK];
     band bands[2];
-    pieces p = pieces_of_patch(f, in, batch, first, last, bands);
-    while (pieces_next(&p)) {
+    chunks p = chunks_of_patch(f, in, batch, first, last, bands);
+    while (chunks_next(&p)) {
         float *w = weight_edit(&target, p.at, p.n, room);
         scale(w, p.n, task->range.scale);
         weight_commit(&target, w, p.at, p.n, p.index);

@@ -107,9 +107,9 @@ size_t muon__reference_destroy(muon_opt *opt)
 /* U of this rank's shard, in the order of its memory. */
 static void run_momentum(const muon_opt *opt, reference *ref, size_t index)
 {
-    for (int64_t at = 0; at < opt->route->numel[index]; at += PIECE) {
+    for (int64_t at = 0; at < opt->route->numel[index]; at += CHUNK) {
         int64_t left = opt->route->numel[index] - at;
-        muon__momentum_stretch(opt, index, at, left < PIECE ? left : PIECE, ref->mine + at);
+        muon__momentum_stretch(opt, index, at, left < CHUNK ? left : CHUNK, ref->mine + at);
     }
 }
 
@@ -184,9 +184,9 @@ static void update_item(const muon_opt *opt, const reference *ref, const plan_it
         rectangle part;
         const patch *in = &r->patches[i];
         if (!muon__fold_overlap(&part, in, item->batch, &item->rows, &item->cols)) continue;
-        pieces p =
-            pieces_of(&param->fold, in, item->batch, &item->rows, &item->cols, part, part.ncols);
-        while (pieces_next(&p))
+        chunks p =
+            chunks_of(&param->fold, in, item->batch, &item->rows, &item->cols, part, part.ncols);
+        while (chunks_next(&p))
             muon__update_stretch(opt, item, &target, &p,
                                  item->class == PLAN_IDLE ? NULL : ref->whole + p.index);
     }

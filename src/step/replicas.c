@@ -97,7 +97,7 @@ static uint64_t hash_cell(check *c, size_t param, size_t index, size_t thing)
 }
 
 /* This rank's part of the sum that is zero. */
-static uint64_t share_of_cell(check *c, size_t param, size_t index, size_t thing)
+static uint64_t sum_of_cell(check *c, size_t param, size_t index, size_t thing)
 {
     const layout *l = c->opt->plan->params[param].layout;
     size_t cell = muon__layout_cell_of(l, c->opt->comm.rank, index);
@@ -115,47 +115,47 @@ static size_t ncells_here(const check *c, size_t param)
     return muon__layout_ncells_of(l, c->opt->comm.rank);
 }
 
-static uint64_t share_of_thing(check *c, size_t param, size_t thing)
+static uint64_t sum_of_thing(check *c, size_t param, size_t thing)
 {
     uint64_t sum = 0;
     size_t n = ncells_here(c, param);
     for (size_t i = 0; i < n; i++)
-        sum += share_of_cell(c, param, i, thing);
+        sum += sum_of_cell(c, param, i, thing);
     return sum;
 }
 
-/* ---- Finding. A share function adds this rank's part of things begin .. begin + 64 length, `length` of
+/* ---- Finding. An add function adds this rank's part of things begin .. begin + 64 length, `length` of
  * them to each sum. */
 
-typedef void (*share_fn)(check *c, uint64_t *sum, size_t begin, size_t end, size_t length);
+typedef void (*add_fn)(check *c, uint64_t *sum, size_t begin, size_t end, size_t length);
 
-static void share_params(check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
+static void add_params(check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
 {
     for (size_t i = begin; i < end; i++)
         for (size_t thing = 0; thing < NTHINGS; thing++)
-            sum[(i - begin) / length] += share_of_thing(c, i, thing);
+            sum[(i - begin) / length] += sum_of_thing(c, i, thing);
 }
 
-static void share_things(check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
+static void add_things(check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
 {
     (void)length; /* there are so few that it is 1 */
     for (size_t thing = begin; thing < end; thing++)
-        sum[thing - begin] = share_of_thing(c, c->param, thing);
+        sum[thing - begin] = sum_of_thing(c, c->param, thing);
 }
 
-static void share_cells(check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
+static void add_cells(check *c, uint64_t *sum, size_t begin, size_t end, size_t length)
 {
     const layout *l = c->opt->plan->params[c->param].layout;
     size_t n = ncells_here(c, c->param);
     for (size_t i = 0; i < n; i++) {
         size_t cell = muon__layout_cell_of(l, c->opt->comm.rank, i);
         if (cell >= begin && cell < end)
-            sum[(cell - begin) / length] += share_of_cell(c, c->param, i, c->thing);
+            sum[(cell - begin) / length] += sum_of_cell(c, c->param, i, c->thing);
     }
 }
 
 /* The first of n things whose sum is not zero; n if there is none. */
-static muon_status find(check *c, size_t n, share_fn share, size_t *found)
+static muon_status find(check *c, size_t n, add_fn add, size_t *found)
 {
     size_t begin = 0;
     size_t end = n;
@@ -163,7 +163,7 @@ static muon_status find(check *c, size_t n, share_fn share, size_t *found)
     while (end > begin) {
         size_t length = (end - begin + QUESTION_PARTS - 1) / QUESTION_PARTS;
         question *q = muon__agree_begin(&c->opt->agree, MUON_OK);
-        if (c->status == MUON_OK) share(c, q->sum, begin, end, length);
+        if (c->status == MUON_OK) add(c, q->sum, begin, end, length);
         muon__said_set(&q->said, c->opt->comm.rank, c->status); /* reading state may have failed */
         TRY(muon__agree_ask(&c->opt->agree, STAGE));
         size_t at = 0;
@@ -198,14 +198,14 @@ static muon_status find_ranks(check *c, size_t cell, same *out)
 static muon_status compare(check *c)
 {
     const muon_plan *plan = c->opt->plan;
-    TRY(find(c, plan->nparams, share_params, &c->param));
+    TRY(find(c, plan->nparams, add_params, &c->param));
     if (c->param == plan->nparams) return MUON_OK;
     const plan_param *p = &plan->params[c->param];
     size_t ncells = muon__layout_ncells(p->layout);
     size_t cell = ncells;
     same pair = muon__same_none();
-    TRY(find(c, NTHINGS, share_things, &c->thing));
-    if (c->thing < NTHINGS) TRY(find(c, ncells, share_cells, &cell));
+    TRY(find(c, NTHINGS, add_things, &c->thing));
+    if (c->thing < NTHINGS) TRY(find(c, ncells, add_cells, &cell));
     if (cell < ncells) TRY(find_ranks(c, cell, &pair));
     REQUIRE(pair.other >= 0, E_DISAGREE, "param '%s': replicas changed while they were compared",
             p->name);

@@ -1,4 +1,4 @@
-/* Units: the pieces in which stages hand work to the pool, cut by plan and route alone. */
+/* Units: the parts in which stages hand work to the pool, cut by plan and route alone. */
 #include "step/opt.h"
 
 enum { UNIT = 16384 }; /* elements: long enough to stream, short enough to share out */

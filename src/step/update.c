@@ -17,11 +17,11 @@ MUON__SIMD static void shrink(float *w, int64_t n, float decay)
 }
 
 void muon__update_stretch(const muon_opt *opt, const plan_item *item, const weight *target,
-                          const pieces *p, const float *o)
+                          const chunks *p, const float *o)
 {
     const muon_group *group = &opt->groups[opt->plan->params[item->param].group];
     float decay = (float)(1 - group->lr * group->weight_decay);
-    float room[PIECE];
+    float room[CHUNK];
     float *w = weight_edit(target, p->at, p->n, room);
     if (o)
         update(w, o, p->n, decay, (float)(group->lr * opt->factor[item->class]));
@@ -54,7 +54,7 @@ static void update_unit(void *arg, int64_t index, int worker)
     weight target = weight_of(opt, item->param, STREAM_UPDATE);
     int64_t ld;
     const float *o = source_of(pass, piece, unit->begin, &ld);
-    for (pieces p = pieces_of_unit(opt, unit, ld); pieces_next(&p);)
+    for (chunks p = chunks_of_unit(opt, unit, ld); chunks_next(&p);)
         muon__update_stretch(opt, item, &target, &p, o ? o + p.place : NULL);
 }
 

@@ -108,7 +108,7 @@ TEST(a_checksum_goes_on_where_it_stopped)
 }
 
 /* The parts [cuts[i], cuts[i + 1]) are visited in a random order; some are empty. */
-TEST(shares_of_any_parts_in_any_order_make_the_whole)
+TEST(partials_of_any_parts_in_any_order_make_the_whole)
 {
     testlib_seed(4);
     enum { PARTS = 20 };
@@ -130,19 +130,19 @@ TEST(shares_of_any_parts_in_any_order_make_the_whole)
             order[i] = order[j];
             order[j] = i;
         }
-        uint32_t shares = 0;
+        uint32_t partials = 0;
         for (int i = 0; i < PARTS; i++) {
             size_t begin = cuts[order[i]];
             size_t end = cuts[order[i] + 1];
-            shares ^= muon__crc32c_share(bytes + begin, end - begin, (int64_t)(n - end));
+            partials ^= muon__crc32c_partial(bytes + begin, end - begin, (int64_t)(n - end));
         }
-        assert_crc(muon__crc32c_whole(shares, (int64_t)n), slow_crc32c(0, bytes, n), "whole", n);
+        assert_crc(muon__crc32c_whole(partials, (int64_t)n), slow_crc32c(0, bytes, n), "whole", n);
         free(bytes);
     }
 }
 
 /* Bytes in front of `zeros` zero bytes: computed by walking over all of them. */
-TEST(shares_agree_with_real_zeros_behind)
+TEST(partials_agree_with_real_zeros_behind)
 {
     testlib_seed(5);
     enum { MOST = 70000 };
@@ -151,22 +151,22 @@ TEST(shares_agree_with_real_zeros_behind)
     for (int i = 0; i < 8; i++)
         bytes[i] = (unsigned char)testlib_bits();
     for (size_t zeros = 0; zeros <= MOST; zeros += 1 + zeros / 3)
-        assert_crc(muon__crc32c_share(bytes, 8, (int64_t)zeros),
-                   muon__crc32c_share(bytes, 8 + zeros, 0), "share", 8 + zeros);
+        assert_crc(muon__crc32c_partial(bytes, 8, (int64_t)zeros),
+                   muon__crc32c_partial(bytes, 8 + zeros, 0), "partial", 8 + zeros);
     free(bytes);
 }
 
-/* A remainder as the bytes whose share, with nothing behind, it is: the lowest byte comes first,
+/* A remainder as the bytes whose partial checksum, with nothing behind, it is: the lowest byte comes first,
  * and they are divided by x^32, so four zero bytes are taken away from behind. */
-static uint32_t move_on(uint32_t share, int64_t by)
+static uint32_t move_on(uint32_t partial, int64_t by)
 {
     unsigned char bytes[4];
     for (int i = 0; i < 4; i++)
-        bytes[i] = (unsigned char)(share >> (8 * i));
-    return muon__crc32c_share(bytes, 4, by - 4);
+        bytes[i] = (unsigned char)(partial >> (8 * i));
+    return muon__crc32c_partial(bytes, 4, by - 4);
 }
 
-TEST(shares_compose_at_any_distance)
+TEST(partials_compose_at_any_distance)
 {
     testlib_seed(6);
     for (int round = 0; round < 2000; round++) {
@@ -174,8 +174,8 @@ TEST(shares_compose_at_any_distance)
         int64_t a = (int64_t)(testlib_bits() >> (64 - bits));
         int64_t b = (int64_t)(testlib_bits() >> (64 - bits)) + 4;
         unsigned char byte = (unsigned char)testlib_bits();
-        uint32_t got = muon__crc32c_share(&byte, 1, a + b);
-        uint32_t want = move_on(muon__crc32c_share(&byte, 1, a), b);
+        uint32_t got = muon__crc32c_partial(&byte, 1, a + b);
+        uint32_t want = move_on(muon__crc32c_partial(&byte, 1, a), b);
         if (got != want)
             fail_msg("byte %02x with %lld + %lld behind: got %08x, want %08x", byte, (long long)a,
                      (long long)b, got, want);
@@ -188,10 +188,10 @@ TEST(distances_of_a_full_period_change_nothing)
 {
     int64_t period = ((int64_t)1 << 31) - 1;
     unsigned char byte = 0x5a;
-    uint32_t want = muon__crc32c_share(&byte, 1, 77);
+    uint32_t want = muon__crc32c_partial(&byte, 1, 77);
     for (int64_t times = 1; times <= (int64_t)1 << 31; times *= 2)
-        assert_int_equal(muon__crc32c_share(&byte, 1, times * period + 77), want);
-    assert_int_not_equal(muon__crc32c_share(&byte, 1, period - 1 + 77), want);
+        assert_int_equal(muon__crc32c_partial(&byte, 1, times * period + 77), want);
+    assert_int_not_equal(muon__crc32c_partial(&byte, 1, period - 1 + 77), want);
     assert_int_equal(muon__crc32c_whole(want, 3 * period + 5), muon__crc32c_whole(want, 5));
 }
 
