@@ -1,5 +1,5 @@
-/* What the machine can do at its best, measured without libmuon: matrix products, and memory
- * by loops in the manner of STREAM. Bytes are those the loops read and write. */
+/* What the machine can do at its best, measured without an optimizer: matrix products by the backend
+ * alone, and memory by loops in the manner of STREAM. Bytes are those the loops read and write. */
 #include "cli/bench/bench.h"
 #include "cli/core/files.h"
 

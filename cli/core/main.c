@@ -1,4 +1,5 @@
-/* muonctl - the Muon optimizer on the command line. Built on the public headers of libmuon only. */
+/* muonctl - the Muon optimizer on the command line. It uses the public headers of libmuon, and the
+ * trainer in train/. */
 #include "cli/core/commands.h"
 
 #include <stdio.h>

@@ -40,7 +40,8 @@
  *   Errors     A function that can fail returns a muon_status; muon_last_error() is the message,
  *              with names and numbers. The library never prints, never exits, and never quietly
  *              does less than asked.
- *   Outputs    come first and are written only on success.
+ *   Outputs    are written only on success, unless a function says otherwise. A new object is the
+ *              first argument.
  *   Ownership  A pointer you receive through an out argument is yours to destroy; a pointer that a
  *              function returns is borrowed. What you pass to a create function is copied (names,
  *              shapes, lists); only the user pointers of callbacks must outlive the object.

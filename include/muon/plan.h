@@ -51,6 +51,7 @@ MUON_API muon_status muon_plan_get_matrix(const muon_plan *plan, size_t index, m
                                           size_t matrix_size);
 MUON_API muon_status muon_plan_get_cost(const muon_plan *plan, muon_plan_cost *cost,
                                         size_t cost_size);
+/* Of the plan and its inputs: equal hashes mean equal plans. */
 MUON_API uint64_t muon_plan_get_hash(const muon_plan *plan);
 MUON_API int muon_plan_count_ranks(const muon_plan *plan);
 
@@ -66,6 +67,7 @@ typedef struct muon_part {
 MUON_API size_t muon_plan_count_parts(const muon_plan *plan, size_t param, int rank);
 MUON_API muon_status muon_plan_get_part(const muon_plan *plan, size_t param, int rank, size_t index,
                                         muon_part *part, size_t part_size);
+/* Elements of all parts together: the size of the rank's buffers for this parameter. */
 MUON_API int64_t muon_plan_count_elements(const muon_plan *plan, size_t param, int rank);
 
 /* Copy between a whole tensor and the shard of any rank: weights, gradients, state, or anything

@@ -16,14 +16,15 @@
  *
  * These do:
  *     muon.c       muon_create, muon_step
- *     step/        muon_opt_check_replicas, muon_offload, muon_opt_set_group, muon_opt_set_lr, muon_opt_set_clip_norm,
- *                  muon_opt_set_qk_clip
+ *     step/        muon_opt_check_replicas, muon_offload, muon_opt_set_group, muon_opt_set_lr,
+ *                  muon_opt_set_clip_norm, muon_opt_set_qk_clip
  *     save/        muon_save, muon_save_start, muon_save_finish, muon_load
  *     plan/        muon_plan_create, muon_plan_get_matrix, muon_plan_get_cost, muon_plan_get_rank,
- *                  muon_plan_get_wave, muon_plan_get_traffic, muon_plan_predict, muon_plan_predict_scheme,
- *                  muon_plan_print
+ *                  muon_plan_get_wave, muon_plan_get_traffic, muon_plan_predict,
+ *                  muon_plan_predict_scheme, muon_plan_print
  *     ns/          muon_ortho_create, muon_ortho_run, muon_ortho_get_flops
  *     rule/        muon_group_set, muon_group_get, muon_group_set_preset
+ *     la/          muon_backend_get
  *     io/          muon_st_read_f32
  * The others only copy, count and compare integers. A thread inherits the mode of the one that
  * starts it, so the library's threads have the library's; the pool, which has other users, sets it

@@ -1,5 +1,5 @@
 /* together.h - combining words of all ranks: the checksum of a tensor is the ^ of every rank's
- * share. */
+ * partial checksum. */
 #ifndef SAVE_TOGETHER_H
 #define SAVE_TOGETHER_H
 

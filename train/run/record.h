@@ -3,9 +3,8 @@
  *
  * Its size does not depend on how many steps there are. Totals count every step; of steps and validations a
  * history of about TRAIN_HISTORY is kept: when that is full, every second one is dropped, and from then on
- * only every second new one stays. The newest is always the last of it, as a guest if
- * its turn is not due. Whoever wants every step, as metrics
- * and trace do, takes it when it is the newest. */
+ * only every second new one stays. The newest is always the last of it, as a guest if its turn is not due.
+ * Whoever wants every step, as metrics and trace do, takes it when it is the newest. */
 #ifndef TRAIN_RECORD_H
 #define TRAIN_RECORD_H
 
