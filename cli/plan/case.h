@@ -1,4 +1,4 @@
-/* plan_case.h - what `muonctl plan` plans: the tensors of a model, where they are on a mesh, and the
+/* case.h - what `muonctl plan` plans: the tensors of a model, where they are on a mesh, and the
  * machine. It is filled in this order: init, mesh, tensors, settings.
  *
  * The mesh has the axes replicate, fsdp, ep and tp, the last one fastest: ranks next to each other are
@@ -55,7 +55,7 @@ void plan_case_place(muon_param *param, plan_cut cut);
 /* Frees the memory with the case. */
 void *plan_case_keep(plan_case *c, void *memory);
 
-/* All tensors of files, of which only the headers are read (plan_files.c). */
+/* All tensors of files, of which only the headers are read (files.c). */
 int plan_case_read_files(plan_case *c, char **paths, int npaths);
 /* The same, as a config for `muonctl step` describes them. Its meshes, if it has any, take
  * the place of the case's; `mesh_given` says that there must be none. */

@@ -1,4 +1,4 @@
-/* plan_models.h - the shapes of known models, by name: data/model-shapes.json, which is built into
+/* models.h - the shapes of known models, by name: data/model-shapes.json, which is built into
  * muonctl, or another file of the same form.
  *
  *     {"llama3-8b": [{"name": "q", "layers": 32, "rows": 4096, "cols": 4096}, ...], ...}
@@ -32,7 +32,7 @@ int plan_models_refuse(const plan_models *m, const char *name);
 /* Adds the model's tensors to the case. */
 int plan_models_load(plan_case *c, const plan_models *m, const char *name);
 
-/* data/model-shapes.json: plan_data.cmake makes these. */
-extern const unsigned char model_shapes[], model_shapes_end[]; /* data/model-shapes.json */
+/* data/model-shapes.json, embedded by the build (cmake/MuonEmbed.cmake). */
+extern const unsigned char model_shapes[], model_shapes_end[];
 
 #endif

@@ -1,4 +1,4 @@
-/* plan_outcome.h - the plan of a case, and what it says of the ranks. */
+/* outcome.h - the plan of a case, and what it says of the ranks. */
 #ifndef CLI_PLAN_OUTCOME_H
 #define CLI_PLAN_OUTCOME_H
 

@@ -1,4 +1,4 @@
-/* plan_units.h - quantities for people: three digits and the unit that suits them. By value, so that
+/* units.h - quantities for people: three digits and the unit that suits them. By value, so that
  * several fit into one printf: units_seconds(t).text lives until the end of the expression. */
 #ifndef CLI_PLAN_UNITS_H
 #define CLI_PLAN_UNITS_H

@@ -1,4 +1,4 @@
-/* step_data.h - the tensors of `muonctl step`: where they come from and where they go. */
+/* data.h - the tensors of `muonctl step`: where they come from and where they go. */
 #ifndef CLI_STEP_DATA_H
 #define CLI_STEP_DATA_H
 

@@ -1,4 +1,4 @@
-/* train_options.h - the command line of `muonctl train`, and the settings it means. */
+/* options.h - the command line of `muonctl train`, and the settings it means. */
 #ifndef CLI_TRAIN_OPTIONS_H
 #define CLI_TRAIN_OPTIONS_H
 

@@ -1,4 +1,4 @@
-/* model_config.c - named sizes, and what a config must fulfil. */
+/* config.c - named sizes, and what a config must fulfil. */
 #include "train/model/model.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* model_flops.c - the useful operations of a call: two for each multiplication and addition that the
+/* flops.c - the useful operations of a call: two for each multiplication and addition that the
  * mathematics asks for. What is computed again on the way back does not count, nor what a block of
  * attention computes above the diagonal. */
 #include "train/model/parts.h"

@@ -1,4 +1,4 @@
-/* model_tensors.c - the tensors of a model: names, shapes, what libmuon has to know, first values. */
+/* tensors.c - the tensors of a model: names, shapes, what libmuon has to know, first values. */
 #include "train/model/parts.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* run_facts.h - what a run writes into the metadata of its checkpoints, as text: its settings, which a run
+/* facts.h - what a run writes into the metadata of its checkpoints, as text: its settings, which a run
  * that goes on from there compares with its own, and how far it is. */
 #ifndef TRAIN_RUN_FACTS_H
 #define TRAIN_RUN_FACTS_H

@@ -1,4 +1,4 @@
-/* run_state.h - what a run has in memory; for run.c, which makes it, and run_step.c, which runs it. */
+/* state.h - what a run has in memory; for run.c, which makes it, and step.c, which runs it. */
 #ifndef TRAIN_RUN_STATE_H
 #define TRAIN_RUN_STATE_H
 

@@ -34,7 +34,7 @@ typedef struct checkpoint_file {
 
 typedef struct checkpoint_marker {
     int64_t step;
-    int64_t branch; /* how often the run had gone back before; see checkpoint_order.c */
+    int64_t branch; /* how often the run had gone back before; see order.c */
     checkpoint_file *files;
     size_t nfiles;
 } checkpoint_marker;
@@ -71,20 +71,19 @@ int muon__checkpoint_open_file(const checkpoint_dir *dir, const char *name);
 muon_status muon__checkpoint_put(checkpoint_dir *dir, const char *name, const void *data,
                                  size_t bytes);
 /* All files are written and synced, by whoever wrote them. Checks their sizes; marker (whose branch
- * it finds itself), sync, rename, sync of root, `latest`; then, if keep > 0, the first complete
- * ones in the order of checkpoint_order.c are removed until keep are left (never this one).
- * `latest` is the one that muon__checkpoint_resolve finds, the newest. Ends dir, also when it
- * fails; then the checkpoint does not exist, unless the message says "is complete, but" and that
- * only `latest`, a removal, or the last sync failed. */
+ * it finds itself), sync, rename, sync of root, `latest`; then, if keep > 0, complete ones are
+ * removed until keep are left, in the order that order.c defines (never this one). `latest` is the
+ * one that muon__checkpoint_resolve finds, the newest. Ends dir, also when it fails; then the
+ * checkpoint does not exist, unless the message says "is complete, but" and that only `latest`, a
+ * removal, or the last sync failed. */
 muon_status muon__checkpoint_commit(checkpoint_dir *dir, const checkpoint_marker *marker, int keep);
 /* Removes it, and leaves this thread's message as it is. NULL is fine. */
 void muon__checkpoint_abort(checkpoint_dir *dir);
 
 /* ---- Finding */
 
-/* Steps in root whose directories have a marker that fits their files, in the order of
- * checkpoint_order.c: the newest is the last one. The caller frees. A root that is missing has
- * none. */
+/* Steps in root whose directories have a marker that fits their files, in the order that order.c
+ * defines: the newest is the last one. The caller frees. A root that is missing has none. */
 muon_status muon__checkpoint_steps(int64_t **steps, size_t *nsteps, const char *root);
 /* The same of all directories in root that are called like checkpoints, complete or damaged;
  * MUON_E_NO_CHECKPOINT if there is none, or no such root. One that cannot be read, on a failing

@@ -1,4 +1,4 @@
-/* checkpoint_index.c - NAME.safetensors.index.json: from text to a list, and whether it is true. */
+/* index.c - NAME.safetensors.index.json: from text to a list, and whether it is true. */
 #include "io/checkpoint/opened.h"
 
 #include "base/crc32c.h"

@@ -1,4 +1,4 @@
-/* checkpoint_open.c - from a directory to an open checkpoint, with every doubt about it settled. */
+/* open.c - from a directory to an open checkpoint, with every doubt about it settled. */
 #include "io/checkpoint/opened.h"
 
 #include "base/crc32c.h"

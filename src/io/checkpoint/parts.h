@@ -5,7 +5,7 @@
 
 #include "io/checkpoint/dir.h"
 
-/* ---- checkpoint_marker.c */
+/* ---- marker.c */
 
 /* A single component of a path that a line of the marker can hold, and not the marker itself. */
 int muon__marker_holds_name(const char *name);
@@ -14,7 +14,7 @@ muon_status muon__marker_read_at(checkpoint_marker *out, int dir,
 /* Each file is there, regular, and of its size. */
 muon_status muon__marker_check_files(const checkpoint_marker *marker, int dir, const char *path);
 
-/* ---- checkpoint_order.c */
+/* ---- order.c */
 
 /* In order, the newest last; the caller frees. Damaged ones, too, unless only_complete. unread: see
  * muon__checkpoint_candidates. */
@@ -24,7 +24,7 @@ muon_status muon__checkpoint_steps_at(int64_t **steps, size_t *nsteps, int root,
  * newest. */
 muon_status muon__checkpoint_branch_at(int64_t *branch, int root, const char *path, int64_t step);
 
-/* ---- checkpoint_find.c */
+/* ---- find.c */
 
 /* What else may stand in root: these, with a checkpoint's name behind. */
 #define SAVING_PREFIX   ".saving-"
@@ -33,7 +33,7 @@ muon_status muon__checkpoint_branch_at(int64_t *branch, int root, const char *pa
 checkpoint_name muon__checkpoint_removing(int64_t step);
 checkpoint_name muon__checkpoint_link(int64_t step);
 
-/* ---- checkpoint_remove.c */
+/* ---- remove.c */
 
 /* Calls visit for each name in dir but "." and "..", until one is not MUON_OK. */
 typedef muon_status visit_fn(void *user, int dir, const char *name);

@@ -1,4 +1,4 @@
-/* checkpoint_read.c - what an open checkpoint has, and its bytes. */
+/* read.c - what an open checkpoint has, and its bytes. */
 #include "io/checkpoint/read.h"
 
 #include "base/versioned.h"

@@ -1,4 +1,4 @@
-/* safetensors_dtype.c - the dtypes of the format: their words, sizes and values as f32. */
+/* dtype.c - the dtypes of the format: their words, sizes and values as f32. */
 #include "io/safetensors/header.h"
 
 #include "base/bf16.h"

@@ -1,4 +1,4 @@
-/* safetensors_header.c - from the text of a header to a list of tensors that can be trusted. */
+/* header.c - from the text of a header to a list of tensors that can be trusted. */
 #include "io/safetensors/header.h"
 
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-/* safetensors_layout.c - from tensors to the head of a file: what to write, and where. */
+/* layout.c - from tensors to the head of a file: what to write, and where. */
 #include "base/memory.h"
 #include "io/json_cursor.h"
 #include "io/safetensors/header.h"

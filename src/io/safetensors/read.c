@@ -1,4 +1,4 @@
-/* safetensors_read.c - an open file: its header in memory, its tensors read on demand. */
+/* read.c - an open file: its header in memory, its tensors read on demand. */
 #include "io/safetensors/read.h"
 
 #include "base/memory.h"

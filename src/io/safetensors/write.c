@@ -1,4 +1,4 @@
-/* safetensors_write.c - a whole file at once, replacing the old one only when it is complete. */
+/* write.c - a whole file at once, replacing the old one only when it is complete. */
 #include "muon/safetensors.h"
 
 #include "io/replace.h"

@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-/* ---- The schedule (tier_visits.c) */
+/* ---- The schedule (visits.c) */
 
 /* A visit: a block is read before stage `first` and written after stage `last`. */
 typedef struct tier_visit {
@@ -31,7 +31,7 @@ muon_status muon__tier_schedule(tier_schedule *out, const tier_stages *stages, s
                                 size_t block_bytes, int64_t budget);
 void muon__tier_schedule_free(tier_schedule *plan);
 
-/* ---- The file (tier_file.c) */
+/* ---- The file (file.c) */
 
 typedef struct tier_file {
     int fd;
@@ -90,7 +90,7 @@ struct tier {
     char message[MUON__MESSAGE_MAX];
 };
 
-/* (tier_traffic.c) The threads begin paused. */
+/* (traffic.c) The threads begin paused. */
 muon_status muon__tier_start(tier *t, int threads);
 void muon__tier_stop(tier *t);
 /* Takes the lock, and nothing is under way as long as it is held; fails without it. */

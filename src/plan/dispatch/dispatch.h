@@ -65,7 +65,7 @@ typedef struct cost_order {
 muon_status muon__cost_order_create(cost_order *out, const muon_plan *plan);
 void muon__cost_order_destroy(cost_order *o); /* zeroed is fine */
 
-/* Better owners, [nitems], if the plan is small enough to look for them (dispatch_small.c). */
+/* Better owners, [nitems], if the plan is small enough to look for them (small.c). */
 muon_status muon__dispatch_small(int32_t *owner, const muon_plan *plan, const patterns *p,
                                  const cost_order *order);
 

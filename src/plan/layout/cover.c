@@ -1,4 +1,4 @@
-/* layout_cover.c - do boxes tile a tensor? In time that grows like a sort.
+/* cover.c - do boxes tile a tensor? In time that grows like a sort.
  *
  * Count for every element how often it is covered, and take differences along every dim. A box then
  * leaves a trace only at its corners: +1 where it begins, -1 where it ends in one dim, +1 where it ends

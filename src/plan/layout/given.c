@@ -1,4 +1,4 @@
-/* layout_given.c - the caller's boxes or ranges: each checked, equal ones joined as replicas, and all
+/* given.c - the caller's boxes or ranges: each checked, equal ones joined as replicas, and all
  * together a tiling of the tensor. */
 #include "base/memory.h"
 #include "base/text.h"

@@ -1,4 +1,4 @@
-/* layout_grid.c - the cells of a placement: every dim is cut into slices, and every choice of one slice
+/* grid.c - the cells of a placement: every dim is cut into slices, and every choice of one slice
  * per dim is a cell. */
 #include "base/memory.h"
 #include "plan/layout/parts.h"

@@ -1,4 +1,4 @@
-/* layout_list.c - the cells of explicit boxes and of flat ranges. */
+/* list.c - the cells of explicit boxes and of flat ranges. */
 #include "base/memory.h"
 #include "plan/layout/parts.h"
 

@@ -21,7 +21,7 @@ typedef struct placement {
  * separate and mean nothing else. NULL or "" cuts nothing. */
 muon_status muon__placement_parse(placement *out, const char *text, const mesh *m, int ndim);
 
-/* ---- layout_grid.c: the cells of a placement */
+/* ---- grid.c: the cells of a placement */
 
 /* How a dim is cut: slices are the parts that are not empty. */
 typedef struct grid_dim {
@@ -56,7 +56,7 @@ int muon__grid_of_rank(const grid *g, int rank, size_t *cell, int *replica);
 void muon__grid_walk(layout_walk *walk, const grid *g);
 int muon__grid_next(layout_walk *walk, const grid *g, size_t *cell);
 
-/* ---- layout_given.c: the caller's boxes or ranges */
+/* ---- given.c: the caller's boxes or ranges */
 
 typedef struct shard_entry {
     int64_t first, last; /* flat indices of a box's corners: no other box has both */
@@ -85,12 +85,12 @@ box muon__given_box(const given *g, size_t index);
 int muon__given_equal(const given *a, const given *b);
 void muon__given_free(given *g);
 
-/* ---- layout_cover.c: do boxes tile a tensor? */
+/* ---- cover.c: do boxes tile a tensor? */
 
 /* *element: the flat index of the first element that is not in exactly one shard, or -1. */
 muon_status muon__cover_check(int64_t *element, const given *g);
 
-/* ---- layout_list.c: the cells of boxes and ranges */
+/* ---- list.c: the cells of boxes and ranges */
 
 typedef struct list {
     struct list *next; /* of the mesh */
