@@ -2,8 +2,8 @@
  *
  * The driver (cmd_bench.c) runs problem and machine in turns, so that whatever else happens on the
  * machine happens to both, and takes the best of each. */
-#ifndef CLI_BENCH_H
-#define CLI_BENCH_H
+#ifndef CLI_BENCH_BENCH_H
+#define CLI_BENCH_BENCH_H
 
 #include "cli/core/compute.h"
 

@@ -2,8 +2,8 @@
  *
  * The schema is docs/config.md. Nothing is passed over in silence: an unknown key, a wrong type, a
  * pattern that matches nothing are errors that name the place in the file. */
-#ifndef CLI_CONFIG_H
-#define CLI_CONFIG_H
+#ifndef CLI_CONFIG_CONFIG_H
+#define CLI_CONFIG_CONFIG_H
 
 #include "cli/config/node.h"
 #include "cli/core/files.h"

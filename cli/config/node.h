@@ -1,8 +1,8 @@
 /* node.h - a value in a JSON file that knows its way from the root, so that every message can say
  * which one: "run.json: groups.muon.lrr: ...". Keys are read by table: what the table does not have
  * is an error with the nearest key it has. */
-#ifndef CLI_NODE_H
-#define CLI_NODE_H
+#ifndef CLI_CONFIG_NODE_H
+#define CLI_CONFIG_NODE_H
 
 #include "cli/core/cli.h"
 

@@ -2,8 +2,8 @@
  *
  * Whoever first knows what is wrong prints the message and returns the exit code; everybody above
  * passes it on with DO. Results go to stdout, everything else to stderr. */
-#ifndef CLI_CLI_H
-#define CLI_CLI_H
+#ifndef CLI_CORE_CLI_H
+#define CLI_CORE_CLI_H
 
 #include "muon/muon.h"
 

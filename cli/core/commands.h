@@ -1,6 +1,6 @@
 /* commands.h - the commands of muonctl, each in its own file. */
-#ifndef CLI_COMMANDS_H
-#define CLI_COMMANDS_H
+#ifndef CLI_CORE_COMMANDS_H
+#define CLI_CORE_COMMANDS_H
 
 #include "cli/core/options.h"
 

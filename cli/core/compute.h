@@ -1,6 +1,6 @@
 /* compute.h - the options of every command that computes: how many threads, which backend. */
-#ifndef CLI_COMPUTE_H
-#define CLI_COMPUTE_H
+#ifndef CLI_CORE_COMPUTE_H
+#define CLI_CORE_COMPUTE_H
 
 #include "cli/core/options.h"
 

@@ -7,8 +7,8 @@
  *     model.safetensors.index.json    the files that a Hugging Face index names, in its folder
  *     folder                          model.safetensors.index.json of it, or model.safetensors
  */
-#ifndef CLI_FILES_H
-#define CLI_FILES_H
+#ifndef CLI_CORE_FILES_H
+#define CLI_CORE_FILES_H
 
 #include "cli/core/cli.h"
 

@@ -4,8 +4,8 @@
  * rank. With many, each rank does its part; what is done alone on a rank (reading files, writing
  * them) can fail on one rank only, so ranks agree before they go on together. Results and messages
  * are printed once. */
-#ifndef CLI_LAUNCH_H
-#define CLI_LAUNCH_H
+#ifndef CLI_CORE_LAUNCH_H
+#define CLI_CORE_LAUNCH_H
 
 #include "cli/core/cli.h"
 

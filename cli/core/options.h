@@ -3,8 +3,8 @@
  * A row of the table is everything there is to know about an option: parsing, checking, --help and
  * the hint after a typing error all read it. Targets are static variables of the command's file,
  * which hold the defaults. */
-#ifndef CLI_OPTIONS_H
-#define CLI_OPTIONS_H
+#ifndef CLI_CORE_OPTIONS_H
+#define CLI_CORE_OPTIONS_H
 
 #include "cli/core/cli.h"
 

@@ -2,8 +2,8 @@
  *
  * Files are written beside their final names and take them together at the end, when nothing can
  * fail any more but the renaming itself. */
-#ifndef CLI_OUTPUTS_H
-#define CLI_OUTPUTS_H
+#ifndef CLI_CORE_OUTPUTS_H
+#define CLI_CORE_OUTPUTS_H
 
 #include "cli/core/files.h"
 

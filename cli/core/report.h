@@ -1,6 +1,6 @@
 /* report.h - the result of a step, for people and for programs. */
-#ifndef CLI_REPORT_H
-#define CLI_REPORT_H
+#ifndef CLI_CORE_REPORT_H
+#define CLI_CORE_REPORT_H
 
 #include "cli/core/cli.h"
 

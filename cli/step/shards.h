@@ -2,8 +2,8 @@
  *
  * Every rank reads the rows that it has something of, and rank 0 puts whole tensors together again. One
  * process has everything, and nothing is copied. */
-#ifndef CLI_SHARDS_H
-#define CLI_SHARDS_H
+#ifndef CLI_STEP_SHARDS_H
+#define CLI_STEP_SHARDS_H
 
 #include "cli/core/files.h"
 #include "muon/plan.h"

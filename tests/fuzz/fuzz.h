@@ -1,6 +1,6 @@
 /* fuzz.h - between a fuzz target and whoever feeds it: libFuzzer, or fuzz_main.c. */
-#ifndef TESTS_FUZZ_H
-#define TESTS_FUZZ_H
+#ifndef TESTS_FUZZ_FUZZ_H
+#define TESTS_FUZZ_FUZZ_H
 
 #include "muon/muon.h"
 

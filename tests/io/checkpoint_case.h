@@ -1,7 +1,7 @@
 /* checkpoint_case.h - for the tests of checkpoints' files: a directory of their own, and a small
  * checkpoint in it whose every byte is known. */
-#ifndef TESTS_CHECKPOINT_CASE_H
-#define TESTS_CHECKPOINT_CASE_H
+#ifndef TESTS_IO_CHECKPOINT_CASE_H
+#define TESTS_IO_CHECKPOINT_CASE_H
 
 #include "tests/support/testlib.h"
 

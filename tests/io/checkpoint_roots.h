@@ -1,7 +1,7 @@
 /* checkpoint_roots.h - for the tests of checkpoint directories: a place of their own, whole saves
  * of two small files, and what is there afterwards. */
-#ifndef TESTS_CHECKPOINT_ROOTS_H
-#define TESTS_CHECKPOINT_ROOTS_H
+#ifndef TESTS_IO_CHECKPOINT_ROOTS_H
+#define TESTS_IO_CHECKPOINT_ROOTS_H
 
 #include "tests/support/testlib.h"
 

@@ -1,7 +1,7 @@
 /* checkpoint_scenarios.h - saves into roots of every kind, and what must hold whatever becomes of
  * them. */
-#ifndef TESTS_CHECKPOINT_SCENARIOS_H
-#define TESTS_CHECKPOINT_SCENARIOS_H
+#ifndef TESTS_IO_CHECKPOINT_SCENARIOS_H
+#define TESTS_IO_CHECKPOINT_SCENARIOS_H
 
 #include "tests/io/checkpoint_roots.h"
 #include "tests/io/file_calls.h"

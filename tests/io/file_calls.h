@@ -1,7 +1,7 @@
 /* file_calls.h - the system calls that change files, between the library and the system (--wrap):
  * the process dies before one of them, one fails, or all are recorded. */
-#ifndef TESTS_FILE_CALLS_H
-#define TESTS_FILE_CALLS_H
+#ifndef TESTS_IO_FILE_CALLS_H
+#define TESTS_IO_FILE_CALLS_H
 
 #include <stddef.h>
 #include <sys/types.h>

@@ -1,6 +1,6 @@
 /* safetensors_files.h - for the tests of safetensors: a directory of their own, and raw files in it. */
-#ifndef TESTS_SAFETENSORS_FILES_H
-#define TESTS_SAFETENSORS_FILES_H
+#ifndef TESTS_IO_SAFETENSORS_FILES_H
+#define TESTS_IO_SAFETENSORS_FILES_H
 
 #include "tests/support/testlib.h"
 

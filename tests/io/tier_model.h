@@ -1,7 +1,7 @@
 /* tier_model.h - a tier beside plain memory: stages change both in the same way, and every byte is
  * compared. */
-#ifndef TESTS_TIER_MODEL_H
-#define TESTS_TIER_MODEL_H
+#ifndef TESTS_IO_TIER_MODEL_H
+#define TESTS_IO_TIER_MODEL_H
 
 #include "io/tier/tier.h"
 #include "tests/support/scratch.h"

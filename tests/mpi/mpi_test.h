@@ -2,8 +2,8 @@
  *
  * A check that fails on any rank prints one line and ends the whole job: ranks that went on would wait
  * for the one that did not. Rank 0 reports in cmocka's words, which scripts/run-tests counts. */
-#ifndef TESTS_MPI_TEST_H
-#define TESTS_MPI_TEST_H
+#ifndef TESTS_MPI_MPI_TEST_H
+#define TESTS_MPI_MPI_TEST_H
 
 #include "muon/muon_mpi.h"
 #include "tests/support/testlib.h"

@@ -1,8 +1,8 @@
 /* layout_oracle.h - a layout against a plain statement of which elements every rank has in its memory.
  *
  * The statement is made by each test in its own words, element by element. */
-#ifndef TESTS_LAYOUT_ORACLE_H
-#define TESTS_LAYOUT_ORACLE_H
+#ifndef TESTS_PLAN_LAYOUT_ORACLE_H
+#define TESTS_PLAN_LAYOUT_ORACLE_H
 
 #include "tests/support/testlib.h"
 

@@ -8,8 +8,8 @@
  *     muon_plan_destroy(plan);
  *     planned_free(&c);
  */
-#ifndef TESTS_PLAN_CASES_H
-#define TESTS_PLAN_CASES_H
+#ifndef TESTS_PLAN_PLAN_CASES_H
+#define TESTS_PLAN_PLAN_CASES_H
 
 #include "muon/plan.h"
 #include "tests/support/testlib.h"

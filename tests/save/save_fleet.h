@@ -1,7 +1,7 @@
 /* save_fleet.h - a fleet (fleet.h) for tests of saving and loading: a bit of everything, with tensors
  * large enough to be cut into several stripes; and what such tests do with directories and logs. */
-#ifndef TESTS_SAVE_FLEET_H
-#define TESTS_SAVE_FLEET_H
+#ifndef TESTS_SAVE_SAVE_FLEET_H
+#define TESTS_SAVE_SAVE_FLEET_H
 
 #include "muon/checkpoint.h"
 #include "tests/support/scratch.h"

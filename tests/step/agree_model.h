@@ -1,6 +1,6 @@
 /* agree_model.h - a small model to agree on, the same on every rank until somebody changes it. */
-#ifndef TESTS_AGREE_MODEL_H
-#define TESTS_AGREE_MODEL_H
+#ifndef TESTS_STEP_AGREE_MODEL_H
+#define TESTS_STEP_AGREE_MODEL_H
 
 #include "step/agree_step.h"
 #include "tests/world/model.h"

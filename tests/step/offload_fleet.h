@@ -1,7 +1,7 @@
 /* offload_fleet.h - a fleet (fleet.h) with state enough for many blocks, and the comparison of two ships
  * whose state may be anywhere. */
-#ifndef TESTS_OFFLOAD_FLEET_H
-#define TESTS_OFFLOAD_FLEET_H
+#ifndef TESTS_STEP_OFFLOAD_FLEET_H
+#define TESTS_STEP_OFFLOAD_FLEET_H
 
 #include "tests/world/fleet.h"
 

@@ -1,6 +1,6 @@
 /* scratch.h - a directory for a test's files, removed with all that is in it, and whole files. */
-#ifndef TESTS_SCRATCH_H
-#define TESTS_SCRATCH_H
+#ifndef TESTS_SUPPORT_SCRATCH_H
+#define TESTS_SUPPORT_SCRATCH_H
 
 #include <dirent.h>
 #include <stdio.h>

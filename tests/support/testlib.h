@@ -1,7 +1,7 @@
 /* testlib.h - what the tests share: TEST, seeded matrices with chosen spectra, an fp64 oracle of the
  * Newton-Schulz iteration, errors, and control over the library's allocations. */
-#ifndef TESTS_TESTLIB_H
-#define TESTS_TESTLIB_H
+#ifndef TESTS_SUPPORT_TESTLIB_H
+#define TESTS_SUPPORT_TESTLIB_H
 
 #include <setjmp.h>
 #include <stdarg.h>

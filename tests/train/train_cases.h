@@ -1,7 +1,7 @@
 /* train_cases.h - small language models of every kind, with weights and tokens that
  * tests/fixtures/make_train_fixture.py makes the same way. */
-#ifndef TESTS_TRAIN_CASES_H
-#define TESTS_TRAIN_CASES_H
+#ifndef TESTS_TRAIN_TRAIN_CASES_H
+#define TESTS_TRAIN_TRAIN_CASES_H
 
 #include "train/model/model.h"
 

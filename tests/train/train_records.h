@@ -1,6 +1,6 @@
 /* train_records.h - records of runs that never were, for whoever shows them. */
-#ifndef TESTS_TRAIN_RECORDS_H
-#define TESTS_TRAIN_RECORDS_H
+#ifndef TESTS_TRAIN_TRAIN_RECORDS_H
+#define TESTS_TRAIN_TRAIN_RECORDS_H
 
 #include "train/run/record.h"
 #include "train/run/spectrum.h"

@@ -1,7 +1,7 @@
 /* train_runs.h - small training runs for tests: three models, a text, and a run on any number of ranks with
  * what it leaves. */
-#ifndef TESTS_TRAIN_RUNS_H
-#define TESTS_TRAIN_RUNS_H
+#ifndef TESTS_TRAIN_TRAIN_RUNS_H
+#define TESTS_TRAIN_TRAIN_RUNS_H
 
 #include "tests/world/ranks.h"
 #include "train/run/run.h"

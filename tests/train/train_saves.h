@@ -1,7 +1,7 @@
 /* train_saves.h - training runs with checkpoints for tests: directories that go away, runs that are stopped,
  * and what they say. */
-#ifndef TESTS_TRAIN_SAVES_H
-#define TESTS_TRAIN_SAVES_H
+#ifndef TESTS_TRAIN_TRAIN_SAVES_H
+#define TESTS_TRAIN_TRAIN_SAVES_H
 
 #include "muon/checkpoint.h"
 #include "tests/support/scratch.h"

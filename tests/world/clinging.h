@@ -3,8 +3,8 @@
  *
  * Around that of the threads. It knows of every message whether its memory was offered to `keep` after
  * its batch was closed, so that a test sees what would be freed under the transport's hands. */
-#ifndef TESTS_CLINGING_H
-#define TESTS_CLINGING_H
+#ifndef TESTS_WORLD_CLINGING_H
+#define TESTS_WORLD_CLINGING_H
 
 #include "tests/world/ranks.h"
 

@@ -11,8 +11,8 @@
  *
  * A fleet may be copied and changed, so that a rank can have one that differs. A model (model.h) is a
  * fleet that is its own ship. Nothing here asserts but fleet_check: threads and processes use it. */
-#ifndef TESTS_FLEET_H
-#define TESTS_FLEET_H
+#ifndef TESTS_WORLD_FLEET_H
+#define TESTS_WORLD_FLEET_H
 
 #include "muon/plan.h"
 #include "tests/world/ranks.h"

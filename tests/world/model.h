@@ -3,8 +3,8 @@
  * A test adds tensors, changes what it is about, creates, and steps. Weights and gradients depend
  * on the parameter's name only, so that the same tensor in another model starts from the same bits.
  * Every step checks by itself that no gradient was written. Whatever fails, asserts. */
-#ifndef TESTS_MODEL_H
-#define TESTS_MODEL_H
+#ifndef TESTS_WORLD_MODEL_H
+#define TESTS_WORLD_MODEL_H
 
 #include "tests/world/fleet.h"
 

@@ -4,8 +4,8 @@
  * any layout: placements on several meshes, boxes, flat ranges. The same seed gives the same case
  * everywhere. Steps on ranks must have the bits of one process, which random_run_* check; nothing here
  * asserts, so that threads and MPI processes can use it: NULL, or what is wrong. */
-#ifndef TESTS_RANDOM_CASE_H
-#define TESTS_RANDOM_CASE_H
+#ifndef TESTS_WORLD_RANDOM_CASE_H
+#define TESTS_WORLD_RANDOM_CASE_H
 
 #include "tests/world/fleet.h"
 

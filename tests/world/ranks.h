@@ -10,8 +10,8 @@
  * cmocka's asserts must only fire in the main thread: inside of a rank use those below. A rank that
  * fails one of them leaves its function at once; the test fails when all ranks have returned, with
  * what the lowest of them said. Ranks that wait for it need a timeout to return. */
-#ifndef TESTS_RANKS_H
-#define TESTS_RANKS_H
+#ifndef TESTS_WORLD_RANKS_H
+#define TESTS_WORLD_RANKS_H
 
 #include "tests/support/testlib.h"
 #include "tests/world/threads.h"

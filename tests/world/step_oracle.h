@@ -3,8 +3,8 @@
  * It shares nothing with the library but the lists of coefficients, which have tests of their own.
  * Logical matrices are not described but given element by element: a function says which matrix an
  * element is in, and a matrix is its elements in the order of the tensor. */
-#ifndef TESTS_STEP_ORACLE_H
-#define TESTS_STEP_ORACLE_H
+#ifndef TESTS_WORLD_STEP_ORACLE_H
+#define TESTS_WORLD_STEP_ORACLE_H
 
 #include "tests/world/model.h"
 

@@ -3,8 +3,8 @@
  * Whole tensors are the same for every number of ranks; a rank cuts its shards from them by the plan,
  * steps, and compares with what one process made of the whole tensors, bit by bit. Nothing here
  * asserts: functions return NULL or what is wrong, so that threads and MPI processes can use it. */
-#ifndef TESTS_ZOO_H
-#define TESTS_ZOO_H
+#ifndef TESTS_WORLD_ZOO_H
+#define TESTS_WORLD_ZOO_H
 
 #include "tests/world/fleet.h"
 

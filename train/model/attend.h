@@ -4,8 +4,8 @@
  * It goes by blocks of queries, whose logits fit a core's cache. The probabilities are not kept:
  * with each row's largest logit and the sum of its exponentials the way back finds them again, to the
  * bit, at the price of one product in seven. */
-#ifndef TRAIN_ATTEND_H
-#define TRAIN_ATTEND_H
+#ifndef TRAIN_MODEL_ATTEND_H
+#define TRAIN_MODEL_ATTEND_H
 
 #include "base/pool.h"
 

@@ -1,6 +1,6 @@
 /* blas.h - one matrix product on the calling thread, by a backend of the library's. */
-#ifndef TRAIN_BLAS_H
-#define TRAIN_BLAS_H
+#ifndef TRAIN_MODEL_BLAS_H
+#define TRAIN_MODEL_BLAS_H
 
 #include "muon/muon.h"
 

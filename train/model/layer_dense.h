@@ -1,6 +1,6 @@
 /* layer_dense.h - a SwiGLU that all tokens go through: a dense layer, or the expert they share. */
-#ifndef TRAIN_LAYER_DENSE_H
-#define TRAIN_LAYER_DENSE_H
+#ifndef TRAIN_MODEL_LAYER_DENSE_H
+#define TRAIN_MODEL_LAYER_DENSE_H
 
 #include "train/model/parts.h"
 

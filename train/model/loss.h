@@ -1,6 +1,6 @@
 /* loss.h - cross-entropy of logits over the vocabulary. */
-#ifndef TRAIN_LOSS_H
-#define TRAIN_LOSS_H
+#ifndef TRAIN_MODEL_LOSS_H
+#define TRAIN_MODEL_LOSS_H
 
 #include "base/pool.h"
 

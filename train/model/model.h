@@ -8,8 +8,8 @@
  *
  * A model is a list of tensors, described for libmuon: which matrices they hold, which rule they
  * follow, where experts are. Weights and gradients belong to the caller, whole tensors, by index. */
-#ifndef TRAIN_MODEL_H
-#define TRAIN_MODEL_H
+#ifndef TRAIN_MODEL_MODEL_H
+#define TRAIN_MODEL_MODEL_H
 
 #include "muon/muon.h"
 

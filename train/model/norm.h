@@ -1,6 +1,6 @@
 /* norm.h - RMSNorm: y = w x / sqrt(mean(x^2) + eps), row by row. */
-#ifndef TRAIN_NORM_H
-#define TRAIN_NORM_H
+#ifndef TRAIN_MODEL_NORM_H
+#define TRAIN_MODEL_NORM_H
 
 #include "base/pool.h"
 

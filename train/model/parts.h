@@ -6,8 +6,8 @@
  * it. On the way back m->d_stream is the gradient of what it put out; the part turns it into
  * m->d_normal, and the norm's own way back turns that into what is added to m->d_stream. What a part
  * keeps from the way forth to the way back is its own; scratch belongs to whichever part is at work. */
-#ifndef TRAIN_PARTS_H
-#define TRAIN_PARTS_H
+#ifndef TRAIN_MODEL_PARTS_H
+#define TRAIN_MODEL_PARTS_H
 
 #include "base/memory.h"
 #include "train/model/attend.h"

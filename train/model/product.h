@@ -2,8 +2,8 @@
  *
  * Tiles are cut by the shapes alone and each is computed by one thread, so the bits do not depend on
  * how many threads there are. */
-#ifndef TRAIN_PRODUCT_H
-#define TRAIN_PRODUCT_H
+#ifndef TRAIN_MODEL_PRODUCT_H
+#define TRAIN_MODEL_PRODUCT_H
 
 #include "base/pool.h"
 #include "train/model/blas.h"

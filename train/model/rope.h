@@ -2,8 +2,8 @@
  * element i of its second half are a pair, which at position t is turned by the angle
  * t * theta^(-2 i / dim). A product of a turned query and a turned key depends on the distance of
  * their positions only. */
-#ifndef TRAIN_ROPE_H
-#define TRAIN_ROPE_H
+#ifndef TRAIN_MODEL_ROPE_H
+#define TRAIN_MODEL_ROPE_H
 
 #include "base/pool.h"
 

@@ -8,8 +8,8 @@
  * that fell on it) * (its mean probability): 1 if all are used evenly. Since it is made per sequence,
  * as the loss is made per token, the gradient of a batch is the mean of its sequences' gradients, no
  * matter how the batch is cut into calls and ranks. */
-#ifndef TRAIN_ROUTE_H
-#define TRAIN_ROUTE_H
+#ifndef TRAIN_MODEL_ROUTE_H
+#define TRAIN_MODEL_ROUTE_H
 
 #include "base/pool.h"
 

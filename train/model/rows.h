@@ -2,8 +2,8 @@
  *
  * Rows are tokens, nearly always. A sum over rows is made of one sum per block, added up in the order
  * of the blocks: that is what keeps its bits the same for any number of threads. */
-#ifndef TRAIN_ROWS_H
-#define TRAIN_ROWS_H
+#ifndef TRAIN_MODEL_ROWS_H
+#define TRAIN_MODEL_ROWS_H
 
 #include "base/pool.h"
 

@@ -1,6 +1,6 @@
 /* sample.h - text that a model writes. */
-#ifndef TRAIN_SAMPLE_H
-#define TRAIN_SAMPLE_H
+#ifndef TRAIN_MODEL_SAMPLE_H
+#define TRAIN_MODEL_SAMPLE_H
 
 #include "train/model/model.h"
 

@@ -2,8 +2,8 @@
  * with weights of their own. A dense layer is one group of all tokens; experts are a group each.
  *
  * gate and up are one tensor, (groups, 2 * hidden, width): first the rows of gate, then those of up. */
-#ifndef TRAIN_SWIGLU_H
-#define TRAIN_SWIGLU_H
+#ifndef TRAIN_MODEL_SWIGLU_H
+#define TRAIN_MODEL_SWIGLU_H
 
 #include "train/model/product.h"
 

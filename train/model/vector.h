@@ -4,8 +4,8 @@
  * Written with the compilers' vector types, because without -ffast-math they vectorize neither sums nor
  * an exponential with bounds. What an element contributes to does not depend on the instruction set:
  * lane j of a sum has the elements j, j + 8, j + 16, ..., and lanes are added up in pairs. */
-#ifndef TRAIN_VECTOR_H
-#define TRAIN_VECTOR_H
+#ifndef TRAIN_MODEL_VECTOR_H
+#define TRAIN_MODEL_VECTOR_H
 
 #include "base/simd.h"
 

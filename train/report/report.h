@@ -1,6 +1,6 @@
 /* report.h - training runs as one HTML file that draws itself: nothing to fetch, nothing to install. */
-#ifndef TRAIN_REPORT_H
-#define TRAIN_REPORT_H
+#ifndef TRAIN_REPORT_REPORT_H
+#define TRAIN_REPORT_REPORT_H
 
 #include "train/run/record.h"
 

@@ -1,6 +1,6 @@
 /* metrics.h - a run as lines of JSON, one for each step, for programs. docs/training.md has the keys. */
-#ifndef TRAIN_METRICS_H
-#define TRAIN_METRICS_H
+#ifndef TRAIN_RUN_METRICS_H
+#define TRAIN_RUN_METRICS_H
 
 #include "train/run/record.h"
 

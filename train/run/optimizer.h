@@ -4,8 +4,8 @@
  * run without Muon the matrices are AdamW's too. Ranks are a mesh of three axes: tensors are cut along
  * their rows by fsdp and ep together, experts are dealt out by ep and each cut by fsdp, and replicate
  * has copies. */
-#ifndef TRAIN_OPTIMIZER_H
-#define TRAIN_OPTIMIZER_H
+#ifndef TRAIN_RUN_OPTIMIZER_H
+#define TRAIN_RUN_OPTIMIZER_H
 
 #include "train/model/model.h"
 

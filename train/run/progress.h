@@ -1,7 +1,7 @@
 /* progress.h - how a run is going, for people: in a terminal one line that is rewritten, in a file a line
  * every now and then. */
-#ifndef TRAIN_PROGRESS_H
-#define TRAIN_PROGRESS_H
+#ifndef TRAIN_RUN_PROGRESS_H
+#define TRAIN_RUN_PROGRESS_H
 
 #include "train/run/record.h"
 

@@ -5,8 +5,8 @@
  * history of about TRAIN_HISTORY is kept: when that is full, every second one is dropped, and from then on
  * only every second new one stays. The newest is always the last of it, as a guest if its turn is not due.
  * Whoever wants every step, as metrics and trace do, takes it when it is the newest. */
-#ifndef TRAIN_RECORD_H
-#define TRAIN_RECORD_H
+#ifndef TRAIN_RUN_RECORD_H
+#define TRAIN_RUN_RECORD_H
 
 #include "train/run/facts.h"
 

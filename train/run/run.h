@@ -21,8 +21,8 @@
  *
  * All of these are collective, and fail on all ranks or on none, unless the ranks have lost each other
  * (MUON_E_COMM, MUON_E_TIMEOUT). */
-#ifndef TRAIN_RUN_H
-#define TRAIN_RUN_H
+#ifndef TRAIN_RUN_RUN_H
+#define TRAIN_RUN_RUN_H
 
 #include "train/run/optimizer.h"
 #include "train/run/record.h"

@@ -8,8 +8,8 @@
  *
  * Warmup rises in a straight line and reaches 1 with its last step. Decay falls in a straight line and
  * would reach `final` in the step after the last: at 0 a step would be lost. */
-#ifndef TRAIN_SCHEDULE_H
-#define TRAIN_SCHEDULE_H
+#ifndef TRAIN_RUN_SCHEDULE_H
+#define TRAIN_RUN_SCHEDULE_H
 
 #include "muon/muon.h"
 

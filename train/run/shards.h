@@ -4,8 +4,8 @@
  * cuts it. Every rank sends every other rank the part of its gradients that the other's shard needs,
  * and the sum over ranks is made there; after the step the shards go out the same way. Messages are
  * opened once. Any layout will do: no dim needs to be divisible by anything. */
-#ifndef TRAIN_SHARDS_H
-#define TRAIN_SHARDS_H
+#ifndef TRAIN_RUN_SHARDS_H
+#define TRAIN_RUN_SHARDS_H
 
 #include "muon/plan.h"
 #include "train/run/team.h"

@@ -1,7 +1,7 @@
 /* spectrum.h - singular values of a matrix before and after orthogonalization: what Muon does, as two
  * lines in a picture. */
-#ifndef TRAIN_SPECTRUM_H
-#define TRAIN_SPECTRUM_H
+#ifndef TRAIN_RUN_SPECTRUM_H
+#define TRAIN_RUN_SPECTRUM_H
 
 #include "train/run/record.h"
 

@@ -3,8 +3,8 @@
  * Every rank puts its words into a place of its own, and all see all places: sums are made in the order
  * of the ranks, so they are the same everywhere. Everything here is collective. A run of one rank is a
  * team of one. */
-#ifndef TRAIN_TEAM_H
-#define TRAIN_TEAM_H
+#ifndef TRAIN_RUN_TEAM_H
+#define TRAIN_RUN_TEAM_H
 
 #include "muon/comm.h"
 

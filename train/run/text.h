@@ -2,8 +2,8 @@
  *
  * The last tenth is for validation. A training sequence begins where (seed, step, number in the batch)
  * say, so any rank can make any sequence of any step, and the data do not depend on the ranks. */
-#ifndef TRAIN_TEXT_H
-#define TRAIN_TEXT_H
+#ifndef TRAIN_RUN_TEXT_H
+#define TRAIN_RUN_TEXT_H
 
 #include "muon/muon.h"
 

@@ -4,8 +4,8 @@
  *
  * Phases are sums over a step: their lengths are measured, but where waves overlap, messages and work
  * are drawn one after the other. */
-#ifndef TRAIN_TRACE_H
-#define TRAIN_TRACE_H
+#ifndef TRAIN_RUN_TRACE_H
+#define TRAIN_RUN_TRACE_H
 
 #include "train/run/record.h"
 

@@ -7,8 +7,8 @@
  * resident blocks never exceed the budget. What the budget leaves beyond this window is used to
  * keep blocks resident permanently. The file is anonymous: it always disappears with the
  * process. */
-#ifndef IO_TIER_H
-#define IO_TIER_H
+#ifndef IO_TIER_TIER_H
+#define IO_TIER_TIER_H
 
 #include "base/region.h"
 

@@ -3,8 +3,8 @@
  * A matrix that a few ranks hold is followed byte by byte. One that many hold comes to its owner from
  * everywhere, whoever that is: what its holders send and receive is counted before any owner is chosen,
  * and an owner only adds what it has to bring in and send out. Seconds are those of config.machine. */
-#ifndef PLAN_DISPATCH_H
-#define PLAN_DISPATCH_H
+#ifndef PLAN_DISPATCH_DISPATCH_H
+#define PLAN_DISPATCH_DISPATCH_H
 
 #include "plan/route/shares.h"
 

@@ -1,7 +1,7 @@
 /* makespan.h - what config.machine would take for a step, from what all ranks do in every wave: the same
  * for this plan and for the schemes it is compared with. */
-#ifndef PLAN_MAKESPAN_H
-#define PLAN_MAKESPAN_H
+#ifndef PLAN_DISPATCH_MAKESPAN_H
+#define PLAN_DISPATCH_MAKESPAN_H
 
 #include "plan/dispatch/turns.h"
 #include "plan/route/traffic.h"

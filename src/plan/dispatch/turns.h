@@ -1,7 +1,7 @@
 /* turns.h - a scheme for comparison: ranks in turn, in each group of ranks that shards a tensor.
  * Nothing is padded, and every replica of a group repeats all of it. */
-#ifndef PLAN_TURNS_H
-#define PLAN_TURNS_H
+#ifndef PLAN_DISPATCH_TURNS_H
+#define PLAN_DISPATCH_TURNS_H
 
 #include "plan/dispatch/dispatch.h"
 #include "plan/layout/seats.h"

@@ -4,8 +4,8 @@
  * behind another one of the same fold, several: in a patch batch entries, rows and columns are each
  * one range, and rows are a constant distance apart in the memory of the box. What an item and a patch
  * have in common is a rectangle of the item's matrix, because a band's rows are in the tensor's order. */
-#ifndef PLAN_FOLD_H
-#define PLAN_FOLD_H
+#ifndef PLAN_LAYOUT_FOLD_H
+#define PLAN_LAYOUT_FOLD_H
 
 #include "plan/layout/layout.h"
 

@@ -5,8 +5,8 @@
  * after this file knows of meshes and placements. A placement's cells are a grid and are never listed,
  * and tensors that are cut alike share one: thousands of them on thousands of ranks would be millions
  * of cells. */
-#ifndef PLAN_LAYOUT_H
-#define PLAN_LAYOUT_H
+#ifndef PLAN_LAYOUT_LAYOUT_H
+#define PLAN_LAYOUT_LAYOUT_H
 
 #include "matrix/matrix.h"
 

@@ -5,8 +5,8 @@
  *     for (muon__runs_start(&r, shape, ndim, &box, begin, end); muon__runs_next(&r);) ...
  *
  * gives what the box has of elements begin .. end of the flattened tensor, in ascending order. */
-#ifndef PLAN_RUNS_H
-#define PLAN_RUNS_H
+#ifndef PLAN_LAYOUT_RUNS_H
+#define PLAN_LAYOUT_RUNS_H
 
 #include "plan/layout/layout.h"
 

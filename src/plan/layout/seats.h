@@ -2,8 +2,8 @@
  *
  * A group has seats: a seat is what the replicas of one rank have in common. Where there are replicas,
  * each of them has the whole group once more. */
-#ifndef PLAN_SEATS_H
-#define PLAN_SEATS_H
+#ifndef PLAN_LAYOUT_SEATS_H
+#define PLAN_LAYOUT_SEATS_H
 
 #include "plan/route/shares.h"
 

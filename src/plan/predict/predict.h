@@ -1,6 +1,6 @@
 /* predict.h - what config.machine would take for a step, for this plan and for schemes in use. */
-#ifndef PLAN_PREDICT_H
-#define PLAN_PREDICT_H
+#ifndef PLAN_PREDICT_PREDICT_H
+#define PLAN_PREDICT_PREDICT_H
 
 #include "plan/route/shares.h"
 

@@ -7,8 +7,8 @@
  * belongs. A matrix's way back is the same with the ends changed; then every replica gets its part.
  * Of several holders of a cell one sends: the owner itself if it is one, else one on the owner's
  * node, else the holders in turn. */
-#ifndef PLAN_ROUTE_H
-#define PLAN_ROUTE_H
+#ifndef PLAN_ROUTE_ROUTE_H
+#define PLAN_ROUTE_ROUTE_H
 
 #include "plan/plan.h"
 

@@ -2,8 +2,8 @@
  *
  * A model has many layers, and tensors of the same shape, matrices and layout are cut in the same way:
  * they are one pattern, looked at once. */
-#ifndef PLAN_SHARES_H
-#define PLAN_SHARES_H
+#ifndef PLAN_ROUTE_SHARES_H
+#define PLAN_ROUTE_SHARES_H
 
 #include "plan/plan.h"
 

@@ -1,7 +1,7 @@
 /* traffic.h - what all ranks send and receive in every wave, to the byte: one walk over the matrices
  * and their holders, by the rules of route.h. */
-#ifndef PLAN_TRAFFIC_H
-#define PLAN_TRAFFIC_H
+#ifndef PLAN_ROUTE_TRAFFIC_H
+#define PLAN_ROUTE_TRAFFIC_H
 
 #include "plan/route/shares.h"
 

@@ -1,6 +1,6 @@
 /* waves.h - shared by the files that make waves. */
-#ifndef PLAN_WAVES_H
-#define PLAN_WAVES_H
+#ifndef PLAN_ROUTE_WAVES_H
+#define PLAN_ROUTE_WAVES_H
 
 #include "base/memory.h"
 #include "plan/route/shares.h"
