@@ -33,7 +33,7 @@ static void fill(float *x, size_t count, double spread, uint32_t *random)
 static int write_file(const char *directory, const char *name, double scale, uint32_t random)
 {
     static float values[NLAYERS][LARGEST];
-    muon_st_tensor tensors[NLAYERS] = {{NULL}};
+    muon_st_tensor tensors[NLAYERS] = {{.name = NULL}};
     for (int i = 0; i < NLAYERS; i++) {
         const struct layer *l = &layers[i];
         size_t count = (size_t)l->rows * (size_t)(l->cols ? l->cols : 1);
