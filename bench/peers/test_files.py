@@ -15,7 +15,7 @@ SHAPES = {"h.0.up.weight": (96, 40), "h.0.down.weight": (40, 96), "norm.weight":
 
 
 def muonctl(env, *arguments):
-    command = [env.muonctl, *map(str, arguments), "--threads", str(env.threads)]
+    command = [env.muonctl, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(map(str, command))}: {done.stderr.strip()}"
 
@@ -32,7 +32,7 @@ def ortho_reads_and_writes_what_the_safetensors_package_does(env):
     }
     source, result = env.scratch / "in.safetensors", env.scratch / "out.safetensors"
     save_file(tensors, source, metadata={"from": "safetensors"})
-    muonctl(env, "ortho", source, result, "--coefficients", "original")
+    muonctl(env, "ortho", source, result, "--coefficients", "original", "--threads", env.threads)
     got = load_file(result)
     assert got.keys() == tensors.keys(), f"{sorted(got)} != {sorted(tensors)}"
     for name, x in tensors.items():
@@ -99,7 +99,7 @@ def step_continues_where_torch_stopped_and_torch_would_too(env):
     save_file(grads[0], files["grads0"])
     save_file(grads[1], files["grads1"])
 
-    step = ("step", "--config", config)
+    step = ("step", "--config", config, "--threads", env.threads)
     muonctl(env, *step, "--params", files["params"], "--grads", files["grads0"],
             "--out", env.scratch / "first")
     theirs.step(grads[0])
