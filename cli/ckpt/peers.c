@@ -42,7 +42,8 @@ int ckpt_peer_find(const ckpt_peer **out, const char *which, const char *name)
                       names_hint(&nearest));
 }
 
-ckpt_role ckpt_role_of(const char *word)
+/* By what a state tensor's name ends with; any peer's words. */
+static ckpt_role role_of(const char *word)
 {
     static const struct {
         const char *word;
@@ -258,7 +259,7 @@ static int sort_in(ckpt_state *state, const ckpt_source *file, size_t index,
 {
     const char *key = file->tensors[index].name, *param = NULL;
     ckpt_name name = ckpt_split(key);
-    ckpt_role role = *name.param ? ckpt_role_of(name.part) : ROLE_UNKNOWN;
+    ckpt_role role = *name.param ? role_of(name.part) : ROLE_UNKNOWN;
     int code = CLI_DONE;
     if (role == ROLE_UNKNOWN) {
         names_add(&state->unknown, key);

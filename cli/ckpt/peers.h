@@ -25,8 +25,6 @@ typedef enum ckpt_role {
     ROLE_UNKNOWN
 } ckpt_role;
 
-/* By what a state tensor's name ends with; any peer's words. */
-ckpt_role ckpt_role_of(const char *word);
 /* libmuon's own word: momentum_buffer, exp_avg, exp_avg_sq, step. */
 const char *ckpt_role_word(ckpt_role role);
 

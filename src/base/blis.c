@@ -13,7 +13,8 @@
 #include <blis.h>
 #pragma GCC diagnostic pop
 
-int muon__blis_matches(void)
+/* Does the BLIS that runs have the version of the headers? */
+static int matches(void)
 {
     return strcmp(bli_info_get_version_str(), MUON_BLIS_VERSION) == 0;
 }
@@ -72,7 +73,7 @@ muon_status muon__blis_check(void)
     TRY(check_choice());
     blis_facts facts = {.version = bli_info_get_version_str(),
                         .integer_bits = bli_info_get_int_type_size(),
-                        .threads = muon__blis_matches() ? 1 : threads_by_default()};
+                        .threads = matches() ? 1 : threads_by_default()};
     return muon__blis_check_facts(&facts, MUON_BLIS_VERSION);
 }
 
@@ -121,7 +122,7 @@ static rntm_t one_thread(int sup)
 void muon__blis_gemm(int64_t m, int64_t n, int64_t k, float alpha, blis_matrix a, blis_matrix b,
                      float beta, float *c, int64_t ldc, int sup)
 {
-    if (!muon__blis_matches()) {
+    if (!matches()) {
         bli_sgemm(BLIS_NO_TRANSPOSE, BLIS_NO_TRANSPOSE, m, n, k, &alpha, unconst(a.data), a.rs,
                   a.cs, unconst(b.data), b.rs, b.cs, &beta, c, ldc, 1);
         return;
@@ -135,7 +136,7 @@ void muon__blis_gemmt(int64_t m, int64_t k, float alpha, blis_matrix a, blis_mat
                       int64_t ldc)
 {
     float zero = 0;
-    if (!muon__blis_matches()) {
+    if (!matches()) {
         bli_sgemmt(BLIS_LOWER, BLIS_NO_TRANSPOSE, BLIS_NO_TRANSPOSE, m, k, &alpha, unconst(a.data),
                    a.rs, a.cs, unconst(b.data), b.rs, b.cs, &zero, c, ldc, 1);
         return;

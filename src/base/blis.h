@@ -53,9 +53,6 @@ typedef struct blis_description {
 } blis_description;
 blis_description muon__blis_describe(void);
 
-/* Does the BLIS that runs have the version of the headers? */
-int muon__blis_matches(void);
-
 /* c[m][n] = alpha a[m][k] b[k][n] + beta c, in rows of ldc floats. sup: it may skip packing, which
  * is good for small operands. */
 void muon__blis_gemm(int64_t m, int64_t n, int64_t k, float alpha, blis_matrix a, blis_matrix b,

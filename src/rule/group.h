@@ -21,8 +21,6 @@ double muon__lr_factor(const muon_group *group, int64_t rows, int64_t cols);
 
 /* The names that muon_group_set takes. */
 const char *muon__rule_name(muon_rule rule);
-const char *muon__lr_mode_name(muon_lr_mode mode);
-const char *muon__coefficients_name(muon_coefficients coefficients);
 const char *muon__algorithm_name(muon_algorithm algorithm);
 
 #endif

@@ -260,16 +260,6 @@ const char *muon__rule_name(muon_rule rule)
     return WORD(rules, rule);
 }
 
-const char *muon__lr_mode_name(muon_lr_mode mode)
-{
-    return WORD(lr_modes, mode);
-}
-
-const char *muon__coefficients_name(muon_coefficients coefficients)
-{
-    return WORD(coefficient_sets, coefficients);
-}
-
 const char *muon__algorithm_name(muon_algorithm algorithm)
 {
     return WORD(algorithms, algorithm);

@@ -1,6 +1,7 @@
 /* What a plan must get right before anything is sent: shapes of matrices and not of shards, sizes of
  * shards and not of tensors, work shared evenly, nothing given to AdamW that was meant for Muon. */
 #include "muon/plan.h"
+#include "rule/group.h"
 #include "tests/world/fleet.h"
 
 #include <math.h>
@@ -32,23 +33,6 @@ static void lay_out_shapes(fleet *f, int fsdp, int tp)
                   shapes[i].shape, shapes[i].ndim);
 }
 
-static double factor_of(muon_lr_mode mode, double rows, double cols)
-{
-    switch (mode) {
-    case MUON_LR_RMS_NORM:
-        return 0.2 * sqrt(fmax(rows, cols));
-    case MUON_LR_SPECTRAL_NORM:
-        return sqrt(rows / cols);
-    case MUON_LR_ORIGINAL:
-        return sqrt(fmax(1, rows / cols));
-    case MUON_LR_SPECTRAL:
-        return sqrt(fmax(rows, cols));
-    case MUON_LR_NONE:
-        break;
-    }
-    return 1;
-}
-
 TEST(the_lr_factor_is_of_the_matrix_not_of_shard_or_fused_tensor)
 {
     for (muon_lr_mode mode = MUON_LR_RMS_NORM; mode <= MUON_LR_NONE; mode++) {
@@ -62,7 +46,7 @@ TEST(the_lr_factor_is_of_the_matrix_not_of_shard_or_fused_tensor)
                 muon_matrix m;
                 assert_ok(muon_plan_get_matrix(plan, k, &m, sizeof m));
                 const shape_case *c = &shapes[m.param];
-                double want = factor_of(mode, (double)c->rows, (double)c->cols);
+                double want = muon__lr_factor(&f.groups[MUONS], c->rows, c->cols);
                 assert_int_equal(m.rows, c->rows);
                 assert_int_equal(m.cols, c->cols);
                 testlib_assert_error(fabs(m.factor - want), 1e-12 * want, "'%s', mode %d", c->name,
