@@ -68,7 +68,9 @@
  *              libmuon was built. It must use one thread, because it is called from libmuon's
  *              threads: if this process had loaded it before, the caller must have set that;
  *              otherwise libmuon sets it. A library that cannot be used is an error. So is an
- *              environment variable BLIS_ARCH_TYPE that would make BLIS abort.
+ *              environment variable BLIS_ARCH_TYPE that would make BLIS abort. Where BLIS does not
+ *              know the CPU and the variable is not set, libmuon chooses the kernels; while BLIS
+ *              starts, in the first call that needs it, no thread may change the environment.
  *   Bits       The result depends only on the inputs. It does not depend on threads, alignment,
  *              ranks or sharding, nor on the caller's floating-point mode (rounding, flushing to
  *              zero, traps) or locale: inside the library both have their default values.

@@ -1,9 +1,12 @@
-#define _GNU_SOURCE /* dladdr */
+#define _GNU_SOURCE /* dladdr, environ */
 #include "base/blis.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The header of a library we do not own: its own style is not our warnings' business. */
 #pragma GCC diagnostic push
@@ -56,21 +59,58 @@ static int list_names(const char *names[MOST_NAMES])
     return MOST_NAMES;
 }
 
-static muon_status check_choice(void)
+static blis_choice choice_of(const char *names[MOST_NAMES])
 {
+    return (blis_choice){.wanted = getenv("BLIS_ARCH_TYPE"),
+                         .version = bli_info_get_version_str(),
+                         .names = names,
+                         .nnames = list_names(names),
+                         .compiled = MUON_BLIS_KERNELS,
+                         .cpu = muon__cpu()};
+}
+
+/* Only the environment can tell BLIS which kernels to take, and it looks there once. setenv might move
+ * what another thread is reading, so BLIS gets an environment of its own for that moment: whoever reads
+ * meanwhile finds what it always found, in this one or in that. */
+static void init_with(int kernels)
+{
+    static char **other, setting[32]; /* they stay: somebody may have begun to read them */
+    char **own = environ;
+    size_t n = 0;
+    while (own && own[n])
+        n++;
+    other = calloc(n + 2, sizeof *other);
+    if (!other) return;
+    if (n > 0) memcpy(other, own, n * sizeof *other);
+    snprintf(setting, sizeof setting, "BLIS_ARCH_TYPE=%d", kernels);
+    other[n] = setting;
+    environ = other;
+    bli_init();
+    environ = own;
+}
+
+/* Once, and before anything else is asked of BLIS. One thread at a time: while BLIS starts, the
+ * environment is not the one to be checked. */
+static muon_status start(void)
+{
+    static int started;
     const char *names[MOST_NAMES];
-    blis_choice choice = {.wanted = getenv("BLIS_ARCH_TYPE"),
-                          .version = bli_info_get_version_str(),
-                          .names = names,
-                          .compiled = MUON_BLIS_KERNELS,
-                          .cpu = muon__cpu()};
-    choice.nnames = list_names(names);
-    return muon__blis_check_choice(&choice);
+    blis_choice choice = choice_of(names);
+    TRY(muon__blis_check_choice(&choice));
+    if (started) return MUON_OK;
+    int kernels = matches() ? muon__blis_choose(&choice) : -1;
+    if (kernels >= 0) init_with(kernels);
+    started = 1;
+    return MUON_OK;
 }
 
 muon_status muon__blis_check(void)
 {
-    TRY(check_choice());
+    static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&starting);
+    muon_status status = start();
+    pthread_mutex_unlock(&starting);
+    TRY(status);
     blis_facts facts = {.version = bli_info_get_version_str(),
                         .integer_bits = bli_info_get_int_type_size(),
                         .threads = matches() ? 1 : threads_by_default()};

@@ -38,6 +38,10 @@ typedef struct blis_choice {
 /* May BLIS be called at all? */
 muon_status muon__blis_check_choice(const blis_choice *choice);
 
+/* The number of the kernels that BLIS should be made to take, because it does not know this processor;
+ * -1: it chooses well, or somebody has chosen. */
+int muon__blis_choose(const blis_choice *choice);
+
 /* To be asked before the first product: can products be right, and on one thread? */
 muon_status muon__blis_check(void);
 

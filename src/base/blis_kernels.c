@@ -1,6 +1,11 @@
-/* Would BLIS take the kernels that BLIS_ARCH_TYPE asks for? A number that it does not know, or whose
- * kernels were not compiled, makes it abort; what is no number means 0 to it, which is AVX-512, and a
- * processor that lacks the instructions ends the process as well. So it is asked nothing before this. */
+/* Which kernels BLIS takes, decided before it is asked anything.
+ *
+ * Would it take those that BLIS_ARCH_TYPE asks for? A number that it does not know, or whose kernels
+ * were not compiled, makes it abort; what is no number means 0 to it, which is AVX-512, and a processor
+ * that lacks the instructions ends the process as well.
+ *
+ * Would it choose well by itself? It goes by vendor and family, and takes its generic kernels on a
+ * processor that is newer than itself: on Zen 5 at a fifth of the speed. */
 #include "base/blis.h"
 
 #include <stdio.h>
@@ -75,4 +80,21 @@ muon_status muon__blis_check_choice(const blis_choice *choice)
          "backend 'blis': BLIS_ARCH_TYPE is '%.40s', which %s; BLIS %s would abort. "
          "Unset it, or set it to one of: %s",
          choice->wanted, reason, choice->version, list.at);
+}
+
+/* Up to BLIS 2.0, at least. */
+static int knows(const cpu *c)
+{
+    return c->intel || (c->amd_family > 0 && c->amd_family <= 0x19);
+}
+
+int muon__blis_choose(const blis_choice *choice)
+{
+    static const char *const best[] = {"skx", "zen3", "zen2", "zen", "haswell"};
+    if (choice->wanted || strncmp(choice->version, "AOCL", 4) == 0) return -1;
+    if (knows(&choice->cpu) || listed(choice->compiled, "zen5")) return -1;
+    for (size_t i = 0; i < sizeof best / sizeof *best && choice->cpu.avx2; i++)
+        for (int id = 0; id < choice->nnames; id++)
+            if (strcmp(choice->names[id], best[i]) == 0 && usable(choice, id)) return id;
+    return -1;
 }

@@ -21,6 +21,16 @@ static void read_name(char *name)
         name[--length] = 0;
 }
 
+static void read_vendor(cpu *c)
+{
+    unsigned family, name[4] = {0}; /* the text goes ebx, edx, ecx */
+    if (!__get_cpuid(0, &family, &name[0], &name[2], &name[1])) return;
+    c->intel = memcmp(name, "GenuineIntel", 12) == 0;
+    if (memcmp(name, "AuthenticAMD", 12) != 0) return;
+    if (!__get_cpuid(1, &family, &name[0], &name[1], &name[2])) return;
+    c->amd_family = (int)((family >> 8 & 0xf) + (family >> 20 & 0xff));
+}
+
 cpu muon__cpu(void)
 {
     cpu c = {.avx = __builtin_cpu_supports("avx") != 0,
@@ -29,6 +39,7 @@ cpu muon__cpu(void)
              .avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")};
     read_name(c.name);
+    read_vendor(&c);
     return c;
 }
 

@@ -4,6 +4,8 @@
 
 typedef struct cpu {
     char name[64]; /* "" if it does not say */
+    int intel;
+    int amd_family; /* 0x1a: Zen 5; 0: another vendor */
     int avx, fma4, avx2, avx512;
 } cpu;
 

@@ -328,6 +328,39 @@ TEST(kernels_that_would_end_the_process_are_refused)
 #endif
 }
 
+TEST(a_processor_that_blis_does_not_know_gets_kernels_that_it_can_run)
+{
+#ifdef MUON_HAVE_BLIS
+    static const char *const names[] = {"skx", "haswell", "zen3", "generic"};
+    static const char some[] = "skx,haswell,generic,", all[] = "skx,haswell,zen3,generic,";
+    static const struct {
+        const char *wanted, *version, *compiled;
+        cpu cpu;
+        int kernels;
+    } cases[] = {
+        {NULL, "0.9.0", some, {.amd_family = 0x1a, .avx2 = 1, .avx512 = 1}, 0},
+        {NULL, "0.9.0", some, {.amd_family = 0x1a, .avx2 = 1}, 1},
+        {NULL, "0.9.0", all, {.amd_family = 0x1a, .avx2 = 1}, 2},
+        {NULL, "0.9.0", "haswell,zen3,", {.avx2 = 1, .avx512 = 1}, 2}, /* another vendor */
+        {NULL, "0.9.0", "generic,", {.amd_family = 0x1a, .avx2 = 1}, -1},
+        {NULL, "0.9.0", all, {.amd_family = 0x1a}, -1},
+        {NULL, "0.9.0", all, {.amd_family = 0x19, .avx2 = 1, .avx512 = 1}, -1},
+        {NULL, "0.9.0", all, {.intel = 1, .avx2 = 1, .avx512 = 1}, -1},
+        {NULL, "3.0", "skx,zen5,", {.amd_family = 0x1a, .avx2 = 1, .avx512 = 1}, -1},
+        {NULL, "AOCL-BLAS 5", all, {.amd_family = 0x1a, .avx2 = 1, .avx512 = 1}, -1},
+        {"3", "0.9.0", all, {.amd_family = 0x1a, .avx2 = 1, .avx512 = 1}, -1},
+        {"-1", "0.9.0", all, {.amd_family = 0x1a, .avx2 = 1, .avx512 = 1}, -1},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        blis_choice choice = {cases[i].wanted, cases[i].version,  names,
+                              COUNT(names),    cases[i].compiled, cases[i].cpu};
+        int kernels = muon__blis_choose(&choice);
+        if (kernels != cases[i].kernels)
+            fail_msg("case %zu: %d, want %d", i, kernels, cases[i].kernels);
+    }
+#endif
+}
+
 TEST(slow_kernels_and_other_versions_are_warned_of)
 {
     static const struct {
