@@ -80,7 +80,56 @@ typedef struct la_product {
 
 void muon__la_multiply(const la_ops *la, pool *p, const la_product *product);
 
+/* ---- Tiles: what a product is made of, one kernel call each */
+
+typedef struct la_tile {
+    int64_t row, col, rows, cols;
+    int on_diagonal; /* of a symmetric product: only the lower half is multiplied, then mirrored */
+} la_tile;
+
+/* How an m x n product is cut. Shapes alone decide, so whoever computes a tile gets the same bits. */
+typedef struct la_tiling {
+    int64_t m, n;
+    int symmetric;
+    int64_t height, width; /* of a tile; symmetric: height of a panel */
+    int64_t down, across;  /* tiles; symmetric: panels */
+} la_tiling;
+
+la_tiling muon__la_tiling(int64_t m, int64_t n, int symmetric);
+/* The same cut for a product with fewer rows or columns: those of whole tiles. */
+la_tiling muon__la_tiling_part(const la_tiling *whole, int64_t m, int64_t n);
+int64_t muon__la_count_tiles(const la_tiling *g);
+la_tile muon__la_get_tile(const la_tiling *g, int64_t index);
+/* Multiplications and additions of a tile, for each of the k of its inner dimension. */
+static inline double muon__la_tile_flops(const la_tile *t)
+{
+    double elements = (double)t->rows * (double)t->cols;
+    return t->on_diagonal ? elements : 2 * elements;
+}
+
+/* Tiles list[0] .. list[n - 1] of a product that is cut like g; list NULL: tiles first .. first + n - 1. */
+typedef struct la_some {
+    const int32_t *list;
+    int64_t first, n;
+} la_some;
+void muon__la_multiply_some(const la_ops *la, pool *p, const la_product *product,
+                            const la_tiling *g, la_some some);
+/* Copies a tile of a symmetric product to the other side of the diagonal. */
+void muon__la_mirror(const la_product *q, const la_tile *t);
+
 /* How many tiles a symmetric m x m product has: what threads can share of it. */
 int64_t muon__la_symmetric_tiles(int64_t m);
+
+/* The sizes behind all cuts. Tests make them small, so that small matrices have many tiles; nobody
+ * else writes to them, and never while products run. */
+typedef struct la_cuts {
+    int64_t whole;      /* a symmetric product up to this size is one tile, */
+    int64_t halves;     /* up to this one, two panels; */
+    int64_t panel;      /* beyond it, the height of a panel at the most */
+    int64_t tile_short; /* other products: the most of the shorter side and of the longer one */
+    int64_t tile_long;
+    int64_t round; /* tile edges are multiples of it, as they are of the kernels' register blocks */
+} la_cuts;
+extern la_cuts muon__la_cuts;
 
 #endif

@@ -1,69 +1,18 @@
-/* Products in tiles.
- *
- * A symmetric product is cut into panels of equal height. What a panel has left of the diagonal block
- * is a tile, or a few where it is long: wide tiles, because a kernel packs its operands once per
- * tile. Panels come from the bottom up, longest first, and the half tiles on the diagonal last, so
- * that threads finish together. Each thread mirrors the tile it has just made, while it is in its
+/* Products in tiles: each is one kernel call, and the thread that made it mirrors it while it is in its
  * cache. */
 #include "base/simd.h"
 #include "la/la.h"
 
 #include <string.h>
 
-enum {
-    WHOLE = 320,       /* a symmetric product up to this size is one tile, */
-    HALVES = 640,      /* up to this one, two panels */
-    PANEL = 256,       /* beyond it, the height of a panel at the most */
-    SPAN = 4,          /* and the width of its tiles, in panels */
-    TILE_SHORT = 1024, /* other products: the most of the shorter side and of the longer one */
-    TILE_LONG = 512,
-    ROUND = 48, /* tile edges are multiples of it, as they are of the kernels' register blocks */
-    MIRROR = 16
-};
+enum { MIRROR = 16 };
 
-static int64_t cut(int64_t size, int64_t parts)
-{
-    int64_t height = (size + parts - 1) / parts;
-    return (height + ROUND - 1) / ROUND * ROUND;
-}
-
-static int64_t panel_height(int64_t m)
-{
-    if (m <= WHOLE) return m;
-    if (m <= HALVES) return cut(m, 2);
-    int64_t parts = 4;
-    while ((m + parts - 1) / parts > PANEL)
-        parts += 2;
-    return cut(m, parts);
-}
-
-/* How many tiles panel i has beside the one on the diagonal. */
-static int64_t tiles_of_panel(int64_t i)
-{
-    return (i + SPAN - 1) / SPAN;
-}
-
-int64_t muon__la_symmetric_tiles(int64_t m)
-{
-    int64_t height = panel_height(m);
-    int64_t panels = (m + height - 1) / height;
-    int64_t tiles = panels;
-    for (int64_t i = 1; i < panels; i++)
-        tiles += tiles_of_panel(i);
-    return tiles;
-}
-
-typedef struct tiling {
+typedef struct tiles {
     const la_ops *la;
     const la_product *product;
-    int64_t height, width; /* of a tile; symmetric: height of a panel */
-    int64_t down, across;  /* tiles; symmetric: panels */
-} tiling;
-
-typedef struct tile {
-    int64_t row, col, rows, cols;
-    int on_diagonal; /* of a symmetric product: only the lower half is there */
-} tile;
+    const la_tiling *g;
+    la_some some;
+} tiles;
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -71,7 +20,7 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 /* c += beta d on one tile, then the diagonal. */
-MUON__SIMD static void add(const la_product *q, tile t)
+MUON__SIMD static void add(const la_product *q, la_tile t)
 {
     if (q->d) {
         for (int64_t i = t.row; i < t.row + t.rows; i++) {
@@ -123,14 +72,14 @@ MUON__SIMD static void transpose_block(float *to, const float *from, int64_t ld)
             transpose8(to + j * ld + i, from + i * ld + j, ld);
 }
 
-static void mirror(const la_product *q, tile t)
+void muon__la_mirror(const la_product *q, const la_tile *t)
 {
     float *c = q->c;
     int64_t ld = q->ldc;
-    for (int64_t row = t.row; row < t.row + t.rows; row += MIRROR) {
-        int64_t rows = least(MIRROR, t.row + t.rows - row);
-        int64_t end = t.on_diagonal ? row + rows : t.col + t.cols;
-        for (int64_t col = t.col; col < end; col += MIRROR) {
+    for (int64_t row = t->row; row < t->row + t->rows; row += MIRROR) {
+        int64_t rows = least(MIRROR, t->row + t->rows - row);
+        int64_t end = t->on_diagonal ? row + rows : t->col + t->cols;
+        for (int64_t col = t->col; col < end; col += MIRROR) {
             int64_t cols = least(MIRROR, end - col);
             if (rows == MIRROR && cols == MIRROR && row != col) {
                 transpose_block(c + col * ld + row, c + row * ld + col, ld);
@@ -149,59 +98,33 @@ static la_view shift(la_view view, int64_t row, int64_t col)
     return view;
 }
 
-static tile symmetric_tile_at(const tiling *g, int64_t index)
-{
-    int64_t i = g->down - 1, h = g->height, m = g->product->m;
-    while (i > 0 && index >= tiles_of_panel(i))
-        index -= tiles_of_panel(i--);
-    if (i == 0) { /* past the last: index counts along the diagonal */
-        int64_t at = index * h, size = least(h, m - at);
-        return (tile){at, at, size, size, 1};
-    }
-    int64_t col = index * SPAN * h;
-    return (tile){i * h, col, least(h, m - i * h), least(SPAN * h, i * h - col), 0};
-}
-
-static tile tile_at(const tiling *g, int64_t index)
-{
-    if (g->product->symmetric) return symmetric_tile_at(g, index);
-    int64_t row = index / g->across * g->height, col = index % g->across * g->width;
-    return (tile){row, col, least(g->height, g->product->m - row),
-                  least(g->width, g->product->n - col), 0};
-}
-
 static void multiply_tile(void *arg, int64_t index, int worker)
 {
-    const tiling *g = arg;
-    const la_product *q = g->product;
+    const tiles *all = arg;
+    const la_product *q = all->product;
     (void)worker;
-    tile t = tile_at(g, index);
+    la_tile t =
+        muon__la_get_tile(all->g, all->some.list ? all->some.list[index] : all->some.first + index);
     la_view a = shift(q->a, t.row, 0);
     la_view b = shift(q->b, 0, t.col);
     float *c = q->c + t.row * q->ldc + t.col;
     if (t.on_diagonal)
-        g->la->gemmt(t.rows, q->k, q->alpha, a, b, c, q->ldc);
+        all->la->gemmt(t.rows, q->k, q->alpha, a, b, c, q->ldc);
     else
-        g->la->gemm(t.rows, t.cols, q->k, q->alpha, a, b, 0, c, q->ldc, 0);
+        all->la->gemm(t.rows, t.cols, q->k, q->alpha, a, b, 0, c, q->ldc, 0);
     add(q, t);
-    if (q->symmetric) mirror(q, t);
+    if (q->symmetric) muon__la_mirror(q, &t);
+}
+
+void muon__la_multiply_some(const la_ops *la, pool *p, const la_product *product,
+                            const la_tiling *g, la_some some)
+{
+    tiles all = {.la = la, .product = product, .g = g, .some = some};
+    muon__pool_run(p, some.n, multiply_tile, &all);
 }
 
 void muon__la_multiply(const la_ops *la, pool *p, const la_product *product)
 {
-    tiling g = {.la = la, .product = product};
-    if (product->symmetric) {
-        g.height = g.width = panel_height(product->m);
-    } else {
-        int64_t shorter = product->m < product->n ? product->m : product->n;
-        int64_t longer = product->m < product->n ? product->n : product->m;
-        int64_t short_side = cut(shorter, (shorter + TILE_SHORT - 1) / TILE_SHORT);
-        int64_t long_side = cut(longer, (longer + TILE_LONG - 1) / TILE_LONG);
-        g.height = product->m < product->n ? short_side : long_side;
-        g.width = product->m < product->n ? long_side : short_side;
-    }
-    g.down = (product->m + g.height - 1) / g.height;
-    g.across = (product->n + g.width - 1) / g.width;
-    int64_t tiles = product->symmetric ? muon__la_symmetric_tiles(product->m) : g.down * g.across;
-    muon__pool_run(p, tiles, multiply_tile, &g);
+    la_tiling g = muon__la_tiling(product->m, product->n, product->symmetric);
+    muon__la_multiply_some(la, p, product, &g, (la_some){.n = muon__la_count_tiles(&g)});
 }
