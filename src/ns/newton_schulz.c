@@ -10,6 +10,9 @@
 static const double NOISE_UNRESTARTED = 2e-3;
 static const double NOISE_BUDGET = 5e-4;
 static const double F32_EPS = 5.96e-8;
+/* Noise differs from one singular value to the next, and an error is about all of them: that of fewer
+ * than this varies so much that the list above would exceed its bound. */
+enum { FEW = 64 };
 /* The part of the whole cost that restarts at every step may add: for a list that could do without,
  * and for one that could not. */
 static const double CHEAP = 0.05, CHEAP_IF_NEEDED = 0.15;
@@ -46,7 +49,8 @@ static void choose_restarts(ns_plan *plan)
 {
     double m = (double)plan->m, n = (double)plan->n, steps = plan->steps.count;
     double cost = 3 * (n - m) * (steps - 1) / (3 * n + (4 * steps - 3) * m);
-    int needed = place_restarts(plan->restart, &plan->steps, NOISE_UNRESTARTED) > 0;
+    int needed =
+        place_restarts(plan->restart, &plan->steps, NOISE_UNRESTARTED) > 0 || plan->m < FEW;
     if (cost <= (needed ? CHEAP_IF_NEEDED : CHEAP))
         place_restarts(plan->restart, &plan->steps, 0);
     else if (needed)

@@ -1,6 +1,6 @@
 # A line of JSON for each problem; what was timed has been verified.
 $ muonctl bench ns:3x5x4 ns:97x33 ns:40x40@coefficients=deepseek_v4,algorithm=gram --repeat 1 --min-time 0
-{"problem":"ns:3x5x4","seconds":*,"rate":*,"peak":*,"ratio":*,"threads":*,"unit":"GFLOP/s","algorithm":"gram","best_of":1,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
+{"problem":"ns:3x5x4","seconds":*,"rate":*,"peak":*,"ratio":*,"threads":*,"unit":"GFLOP/s","algorithm":"symmetric","best_of":1,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
 {"problem":"ns:97x33","seconds":*,"rate":*,"peak":*,"ratio":*,"threads":*,"unit":"GFLOP/s","algorithm":"gram","best_of":1,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
 {"problem":"ns:40x40@coefficients=deepseek_v4,algorithm=gram","seconds":*,"algorithm":"gram","best_of":1,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
 $ muonctl bench adamw:1M momentum:1M update:1M norm:1M --repeat 3 --min-time 0 --threads 2

@@ -52,14 +52,14 @@ ids        [3]      frozen
 b          [12]     adamw
 $ for p in m m/model.safetensors.index.json 'm/model-1.safetensors m/model-2.safetensors'; do muonctl plan $p --mesh fsdp=2 | grep -v made; muonctl plan $p --mesh fsdp=2 --config c.json | sed -n 4p; done | grep 'on 2 ranks\|^matrices'
 m on 2 ranks: fsdp 2
-matrices    2 in 2 tensors, 120 parameters, 12.4 kflop per step
-matrices    2 in 2 tensors, 120 parameters, 12.4 kflop per step
+matrices    2 in 2 tensors, 120 parameters, 13.2 kflop per step
+matrices    2 in 2 tensors, 120 parameters, 13.2 kflop per step
 model.safetensors.index.json on 2 ranks: fsdp 2
-matrices    2 in 2 tensors, 120 parameters, 12.4 kflop per step
-matrices    2 in 2 tensors, 120 parameters, 12.4 kflop per step
+matrices    2 in 2 tensors, 120 parameters, 13.2 kflop per step
+matrices    2 in 2 tensors, 120 parameters, 13.2 kflop per step
 model-1.safetensors and 1 more on 2 ranks: fsdp 2
-matrices    2 in 2 tensors, 120 parameters, 12.4 kflop per step
-matrices    2 in 2 tensors, 120 parameters, 12.4 kflop per step
+matrices    2 in 2 tensors, 120 parameters, 13.2 kflop per step
+matrices    2 in 2 tensors, 120 parameters, 13.2 kflop per step
 
 # An index with other keys keeps them.
 $ cp -r m n && sed 's/^{/{"own": [1], /' m/model.safetensors.index.json >n/model.safetensors.index.json && muonctl step --config c.json --params n --grads grads --out eight >log && grep -A2 own eight/model.safetensors.index.json

@@ -5,7 +5,7 @@ $ tensors make a.safetensors embed.weight:BF16:100x16 $e.0.up_proj.weight:BF16:8
 $ tensors make b.safetensors $e.2.up_proj.weight:BF16:8x16 $e.2.down_proj.weight:BF16:16x8 stacked.experts:BF16:3x8x16 conv:F32:4x1x4 scale:F32:-
 $ muonctl plan a.safetensors b.safetensors --mesh fsdp=2,ep=2 --params >text; sed -n '1p; 4p; /^parameter/,/^stacked/p' text | sed 's/gram .*/gram/'
 a.safetensors and 1 more on 4 ranks: fsdp 2 x ep 2
-matrices    9 in 4 tensors, 1.54 K parameters, 188 kflop per step
+matrices    9 in 4 tensors, 1.54 K parameters, 213 kflop per step
 parameter                                      shape       rule           matrices     factor  algorithm  rank
 ids                                            [4]         frozen
 norm.weight                                    [16]        adamw
@@ -56,7 +56,7 @@ $ tensors make w.safetensors q.weight:F32:12x8 embed.weight:F32:10x8
 $ echo '{"params": [{"match": "q.weight", "matrices": "rows / 3"}]}' >three.json
 $ muonctl plan w.safetensors --config three.json --mesh fsdp=2 | sed -n '1p; 4p'
 w.safetensors on 2 ranks: fsdp 2
-matrices    3 in 1 tensor, 96 parameters, 4.42 kflop per step
+matrices    3 in 1 tensor, 96 parameters, 4.99 kflop per step
 $ echo '{"meshes": {"m": {"axes": {"x": 2, "y": 3}}}, "machine": {"flops": 1e12}, "params": [{"match": "*", "mesh": "m", "placement": "0: x"}]}' >meshes.json
 $ muonctl plan w.safetensors --config meshes.json | head -2
 w.safetensors on 6 ranks: x 2 x y 3
@@ -70,7 +70,7 @@ $ muonctl plan w.safetensors --config meshes.json --mesh fsdp=2
 $ tensors make x.safetensors up.weight:F32:12x8
 $ muonctl plan w.safetensors x.safetensors --config three.json --mesh fsdp=2 | sed -n '1p; 4p'
 w.safetensors and 1 more on 2 ranks: fsdp 2
-matrices    4 in 2 tensors, 192 parameters, 15.4 kflop per step
+matrices    4 in 2 tensors, 192 parameters, 16.8 kflop per step
 $ muonctl plan gpt2-124m --config three.json
 2> muonctl: plan: --config: 'gpt2-124m' is a model, not a safetensors file
 2> try: muonctl plan --help

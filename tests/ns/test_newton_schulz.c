@@ -113,6 +113,20 @@ TEST(every_set_and_algorithm_agrees_with_fp64_on_every_spectrum)
     check_all(0, 0, COUNT(shapes));
 }
 
+TEST(matrices_with_few_rows_are_as_good_whatever_their_elements)
+{
+    static const int64_t few[][2] = {{8, 300}, {20, 100}, {20, 400}, {32, 480}, {48, 480}};
+    static float x[48 * 480];
+    static const spectrum hard[] = {SPECTRUM_SPIKE_1E3, SPECTRUM_DECAY};
+    for (size_t i = 0; i < COUNT(few); i++)
+        for (size_t s = 0; s < COUNT(hard); s++)
+            for (uint64_t seed = 0; seed < 12; seed++) {
+                testlib_seed(77 * seed + 5);
+                testlib_fill_spectrum(x, few[i][0], few[i][1], hard[s]);
+                check(x, few[i][0], few[i][1], hard[s], "you", 0);
+            }
+}
+
 TEST(lists_of_6_to_12_steps_stay_near_fp64_and_never_grow)
 {
     check_all(6, 12, 2);
@@ -401,7 +415,7 @@ TEST(bad_shapes_and_settings_are_refused)
 
 TEST(auto_takes_the_cheapest_algorithm)
 {
-    static const int64_t cases[][2] = {{64, 64}, {64, 256}, {1000, 10}};
+    static const int64_t cases[][2] = {{64, 64}, {64, 256}, {1000, 70}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         double flops[4];
         for (int a = 0; a < 4; a++) {

@@ -136,12 +136,13 @@ TEST(flops_are_those_of_the_algorithm_that_runs)
         muon_algorithm asked, runs;
         double rows, cols, flops; /* five steps of the default set */
     } cases[] = {
-        {MUON_ALGORITHM_STANDARD, MUON_ALGORITHM_STANDARD, 10, 100, 5 * (4e4 + 2e3)},
-        {MUON_ALGORITHM_SYMMETRIC, MUON_ALGORITHM_SYMMETRIC, 10, 100, 5 * (3e4 + 1e3)},
-        {MUON_ALGORITHM_GRAM, MUON_ALGORITHM_GRAM, 10, 100, 3e4 + 17e3},
-        {MUON_ALGORITHM_AUTO, MUON_ALGORITHM_GRAM, 10, 100, 3e4 + 17e3},
-        {MUON_ALGORITHM_AUTO, MUON_ALGORITHM_GRAM, 100, 10, 3e4 + 17e3},
-        {MUON_ALGORITHM_AUTO, MUON_ALGORITHM_SYMMETRIC, 10, 10, 5 * (3e3 + 1e3)},
+        {MUON_ALGORITHM_STANDARD, MUON_ALGORITHM_STANDARD, 100, 1000, 5 * (4e7 + 2e6)},
+        {MUON_ALGORITHM_SYMMETRIC, MUON_ALGORITHM_SYMMETRIC, 100, 1000, 5 * (3e7 + 1e6)},
+        {MUON_ALGORITHM_GRAM, MUON_ALGORITHM_GRAM, 100, 1000, 3e7 + 17e6},
+        {MUON_ALGORITHM_AUTO, MUON_ALGORITHM_GRAM, 100, 1000, 3e7 + 17e6},
+        {MUON_ALGORITHM_AUTO, MUON_ALGORITHM_GRAM, 1000, 100, 3e7 + 17e6},
+        {MUON_ALGORITHM_AUTO, MUON_ALGORITHM_GRAM, 10, 100, 6e4 + 14e3}, /* one restart */
+        {MUON_ALGORITHM_AUTO, MUON_ALGORITHM_SYMMETRIC, 100, 100, 5 * (3e6 + 1e6)},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         model m;
