@@ -1,108 +1,14 @@
+/* The iteration: a list of products, and the memory they work on. */
 #include "ns/newton_schulz.h"
-
 #include "base/memory.h"
 #include "ns/normalize.h"
 
-/* Noise that a gram iteration may carry in R: an f32 rounding error times the product of a^2 since
- * the last restart. A list that stays below the first bound needs no restart (the five steps of
- * `you` reach 1.8e-3); any other gets as many as keep it below the second, because what one segment
- * leaves is multiplied by all that follow. */
-static const double NOISE_UNRESTARTED = 2e-3;
-static const double NOISE_BUDGET = 5e-4;
-static const double F32_EPS = 5.96e-8;
-/* Noise differs from one singular value to the next, and an error is about all of them: that of fewer
- * than this varies so much that the list above would exceed its bound. */
-enum { FEW = 64 };
-/* The part of the whole cost that restarts at every step may add: for a list that could do without,
- * and for one that could not. */
-static const double CHEAP = 0.05, CHEAP_IF_NEEDED = 0.15;
-
-enum {
-    NSQUARES = 4, /* [m][m] buffers of a run */
-    LINE = MUON__ALIGN / sizeof(float)
-};
+enum { LINE = MUON__ALIGN / sizeof(float) };
 
 /* Floats, up to the next cache line. */
 static int64_t aligned(int64_t n)
 {
     return (n + LINE - 1) / LINE * LINE;
-}
-
-/* Marks the steps that must start afresh to keep the noise in R within a budget; returns how many. */
-static int place_restarts(unsigned char *restart, const ns_steps *steps, double budget)
-{
-    int count = 0;
-    double noise = F32_EPS;
-    for (int k = 0; k < steps->count; k++) {
-        restart[k] = k > 0 && noise > budget;
-        count += restart[k];
-        if (restart[k]) noise = F32_EPS;
-        noise *= steps->abc[k][0] * steps->abc[k][0]; /* in the R that step k leaves */
-    }
-    return count;
-}
-
-/* Restarts come as late as the budget allows: what noise an early segment leaves, later steps pull
- * towards 1 like everything else, but nothing comes after the last. Near a square, where a restart
- * costs next to nothing, there is one at every step. */
-static void choose_restarts(ns_plan *plan)
-{
-    double m = (double)plan->m, n = (double)plan->n, steps = plan->steps.count;
-    double cost = 3 * (n - m) * (steps - 1) / (3 * n + (4 * steps - 3) * m);
-    int needed =
-        place_restarts(plan->restart, &plan->steps, NOISE_UNRESTARTED) > 0 || plan->m < FEW;
-    if (cost <= (needed ? CHEAP_IF_NEEDED : CHEAP))
-        place_restarts(plan->restart, &plan->steps, 0);
-    else if (needed)
-        place_restarts(plan->restart, &plan->steps, NOISE_BUDGET);
-}
-
-static int count_restarts(const ns_plan *plan)
-{
-    int count = 0;
-    for (int k = 0; k < plan->steps.count; k++)
-        count += plan->restart[k];
-    return count;
-}
-
-static double flops_with(const ns_plan *plan, muon_algorithm algorithm)
-{
-    double m = (double)plan->m, n = (double)plan->n, steps = plan->steps.count;
-    double segments = count_restarts(plan) + 1;
-    switch (algorithm) {
-    case MUON_ALGORITHM_STANDARD:
-        return steps * (4 * m * m * n + 2 * m * m * m);
-    case MUON_ALGORITHM_SYMMETRIC:
-        return steps * (3 * m * m * n + m * m * m);
-    case MUON_ALGORITHM_GRAM:
-    case MUON_ALGORITHM_AUTO:
-        break;
-    }
-    return 3 * segments * m * m * n + (4 * steps - 3 * segments) * m * m * m;
-}
-
-double muon__ns_flops(const ns_plan *plan)
-{
-    return flops_with(plan, plan->algorithm);
-}
-
-muon_status muon__ns_plan_make(ns_plan *out, int64_t rows, int64_t cols, const muon_group *settings)
-{
-    ns_plan plan = {
-        .rows = rows, .cols = cols, .eps = settings->ns_eps, .eps_mode = settings->eps_mode};
-    plan.m = rows < cols ? rows : cols;
-    plan.n = rows < cols ? cols : rows;
-    TRY(muon__ns_steps_make(&plan.steps, settings));
-    choose_restarts(&plan);
-    plan.algorithm = settings->algorithm;
-    if (plan.algorithm == MUON_ALGORITHM_AUTO) {
-        /* With a restart at every step gram is symmetric with more names. */
-        int gram =
-            flops_with(&plan, MUON_ALGORITHM_GRAM) < flops_with(&plan, MUON_ALGORITHM_SYMMETRIC);
-        plan.algorithm = gram ? MUON_ALGORITHM_GRAM : MUON_ALGORITHM_SYMMETRIC;
-    }
-    *out = plan;
-    return MUON_OK;
 }
 
 /* From row to row of an m x m buffer. Rows a multiple of 1 KiB apart would share a few lines of the
@@ -118,160 +24,232 @@ int64_t muon__ns_scratch(int64_t rows, int64_t cols)
     int64_t m = rows < cols ? rows : cols;
     int64_t whole, squares, total;
     if (__builtin_mul_overflow(rows, cols, &whole) || whole > INT64_MAX - LINE ||
-        __builtin_mul_overflow(m * square_ld(m), NSQUARES, &squares) ||
+        __builtin_mul_overflow(m * square_ld(m), NS_SQUARES, &squares) ||
         __builtin_add_overflow(aligned(whole), squares, &total))
         return -1;
     return total;
 }
 
-/* What a run works with. x and y are [rows][cols], both read as wide m x n matrices. */
-typedef struct run {
-    const ns_plan *plan;
-    const la_ops *la;
-    pool *p;
-    float *y, *square[NSQUARES]; /* [m][ld] each */
-    int64_t ld;
-} run;
-
-static la_view wide(const run *r, const float *x)
+int64_t muon__ns_lay_out(ns_operands *o, const ns_plan *plan, float *base)
 {
-    int tall = r->plan->rows > r->plan->cols;
-    return tall ? (la_view){x, 1, r->plan->cols} : (la_view){x, r->plan->cols, 1};
+    o->plan = plan;
+    o->ld = square_ld(plan->m);
+    for (int i = 0; base && i < NS_SQUARES; i++)
+        o->square[i] = base + i * plan->m * o->ld;
+    return NS_SQUARES * plan->m * o->ld;
 }
 
-static la_view transpose(la_view v)
+/* ---- The list */
+
+static ns_op gram_op(int to, int symmetric)
 {
-    return (la_view){v.data, v.cs, v.rs};
+    return (ns_op){.kind = NS_GRAM, .to = to, .d = NS_NO_SQUARE, .symmetric = symmetric};
 }
 
-/* to = X X' */
-static void make_gram(const run *r, float *to, const float *x, int symmetric)
+static ns_op apply_op(int a, int last)
 {
-    la_view v = wide(r, x);
-    int64_t m = r->plan->m;
-    la_product q = {.m = m,
-                    .n = m,
-                    .k = r->plan->n,
-                    .alpha = 1,
-                    .a = v,
-                    .b = transpose(v),
-                    .c = to,
-                    .ldc = r->ld,
-                    .symmetric = symmetric};
-    muon__la_multiply(r->la, r->p, &q);
+    return (ns_op){.kind = NS_APPLY, .a = a, .d = NS_NO_SQUARE, .last = last};
 }
 
-/* to = a b (+ beta d + diagonal I), all m x m. */
-static void square_product(const run *r, float *to, float alpha, const float *a, const float *b,
-                           float beta, const float *d, float diagonal, int symmetric)
+static ns_op multiply_op(int to, int a, int b)
 {
-    int64_t m = r->plan->m;
-    la_product q = {.m = m,
-                    .n = m,
-                    .k = m,
-                    .alpha = alpha,
-                    .a = {a, r->ld, 1},
-                    .b = {b, r->ld, 1},
-                    .beta = beta,
-                    .d = d,
-                    .diagonal = diagonal,
-                    .c = to,
-                    .ldc = r->ld,
-                    .symmetric = symmetric};
-    muon__la_multiply(r->la, r->p, &q);
+    return (ns_op){
+        .kind = NS_SQUARE, .to = to, .a = a, .b = b, .d = NS_NO_SQUARE, .alpha = 1, .symmetric = 1};
 }
 
-/* W = a I + b R + c R^2 of step k. */
-static void make_w(const run *r, float *w, const float *gram, int k, int symmetric)
+/* W = a I + b R + c R^2 of a step. */
+static ns_op w_op(const ns_plan *plan, int step, int to, int gram, int symmetric)
 {
-    const double *abc = r->plan->steps.abc[k];
-    square_product(r, w, (float)abc[2], gram, gram, (float)abc[1], gram, (float)abc[0], symmetric);
+    const double *abc = plan->steps.abc[step];
+    return (ns_op){.kind = NS_SQUARE,
+                   .to = to,
+                   .a = gram,
+                   .b = gram,
+                   .d = gram,
+                   .alpha = (float)abc[2],
+                   .beta = (float)abc[1],
+                   .diagonal = (float)abc[0],
+                   .symmetric = symmetric};
 }
 
-/* to = W X, or X W for a tall x: W is symmetric. */
-static void apply(const run *r, float *to, const float *w, const float *x)
+static int next_direct(ns_cursor *c, ns_op *op)
 {
-    const ns_plan *plan = r->plan;
-    la_view square = {w, r->ld, 1};
-    la_view matrix = {x, plan->cols, 1};
-    int tall = plan->rows > plan->cols;
-    la_product q = {.m = plan->rows,
-                    .n = plan->cols,
-                    .k = plan->m,
-                    .alpha = 1,
-                    .a = tall ? matrix : square,
-                    .b = tall ? square : matrix,
-                    .c = to,
-                    .ldc = plan->cols};
-    muon__la_multiply(r->la, r->p, &q);
-}
-
-static void swap(float **a, float **b)
-{
-    float *t = *a;
-    *a = *b;
-    *b = t;
-}
-
-/* Both start from the normalised matrix in *from and leave the result in *to; the two buffers
- * change places at every pass over the long side. */
-static void iterate_direct(run *r, float **from, float **to, int symmetric)
-{
-    for (int k = 0; k < r->plan->steps.count; k++) {
-        if (k > 0) swap(from, to);
-        make_gram(r, r->square[0], *from, symmetric);
-        make_w(r, r->square[1], r->square[0], k, symmetric);
-        apply(r, *to, r->square[1], *from);
+    int symmetric = c->plan->algorithm == MUON_ALGORITHM_SYMMETRIC;
+    if (c->step == c->plan->steps.count) return 0;
+    switch (c->stage++) {
+    case 0:
+        *op = gram_op(0, symmetric);
+        return 1;
+    case 1:
+        *op = w_op(c->plan, c->step, 1, 0, symmetric);
+        return 1;
+    default:
+        c->stage = 0;
+        *op = apply_op(1, ++c->step == c->plan->steps.count);
+        return 1;
     }
 }
 
-static void iterate_gram(run *r, float **from, float **to)
+/* Squares of the gram form: R, W, and two that take turns as Q and a spare one. */
+enum { GRAM_R, GRAM_W, GRAM_Q, GRAM_SPARE };
+
+static void exchange(ns_cursor *c)
 {
-    const ns_plan *plan = r->plan;
-    float *gram = r->square[0], *w = r->square[1], *q = r->square[2], *spare = r->square[3];
+    int q = c->q;
+    c->q = c->spare;
+    c->spare = q;
+}
+
+static int next_gram(ns_cursor *c, ns_op *op)
+{
+    const ns_plan *plan = c->plan;
     int last = plan->steps.count - 1;
-    for (int k = 0; k <= last; k++) {
-        int fresh = k == 0 || plan->restart[k];
-        if (k > 0 && fresh) {
-            apply(r, *to, q, *from);
-            swap(from, to);
-        }
-        if (fresh) {
-            make_gram(r, gram, *from, 1);
-            make_w(r, q, gram, k, 1); /* Q = W: nothing to multiply yet */
-        } else {
-            make_w(r, w, gram, k, 1);
-            square_product(r, spare, 1, q, w, 0, NULL, 0, 1);
-            swap(&q, &spare);
-        }
-        if (k == last || plan->restart[k + 1]) continue;
-        const float *now = fresh ? q : w;
-        square_product(r, spare, 1, gram, now, 0, NULL, 0, 1);
-        square_product(r, gram, 1, spare, now, 0, NULL, 0, 1);
+    if (c->q == 0) {
+        c->q = 1 + GRAM_Q;
+        c->spare = 1 + GRAM_SPARE;
     }
-    apply(r, *to, q, *from);
+    while (c->step <= last) {
+        int k = c->step, fresh = k == 0 || plan->restart[k];
+        int ends = k == last || plan->restart[k + 1]; /* nobody needs the R that this step leaves */
+        int now = fresh ? c->q - 1 : GRAM_W;
+        switch (c->stage++) {
+        case 0:
+            if (k == 0 || !fresh) continue;
+            *op = apply_op(c->q - 1, 0);
+            return 1;
+        case 1:
+            if (!fresh) continue;
+            *op = gram_op(GRAM_R, 1);
+            return 1;
+        case 2: /* fresh: Q = W, nothing to multiply yet */
+            *op = w_op(plan, k, now, GRAM_R, 1);
+            return 1;
+        case 3:
+            if (fresh) continue;
+            *op = multiply_op(c->spare - 1, c->q - 1, GRAM_W);
+            exchange(c);
+            return 1;
+        case 4:
+            if (ends) continue;
+            *op = multiply_op(c->spare - 1, GRAM_R, now);
+            return 1;
+        case 5:
+            if (ends) continue;
+            *op = multiply_op(GRAM_R, c->spare - 1, now);
+            return 1;
+        default:
+            c->stage = 0;
+            c->step++;
+        }
+    }
+    if (c->stage++ > 0) return 0;
+    *op = apply_op(c->q - 1, 1);
+    return 1;
 }
 
-/* How often the two buffers change places before the last pass. */
+int muon__ns_next(ns_cursor *c, ns_op *op)
+{
+    return c->plan->algorithm == MUON_ALGORITHM_GRAM ? next_gram(c, op) : next_direct(c, op);
+}
+
+/* ---- Products */
+
+la_product muon__ns_product(const ns_operands *o, const ns_op *op, float *y)
+{
+    const ns_plan *plan = o->plan;
+    int64_t m = plan->m, ld = o->ld;
+    int tall = plan->rows > plan->cols;
+    la_view x = {o->x, plan->cols, 1};
+    la_view wide = tall ? (la_view){x.data, x.cs, x.rs} : x;
+    if (op->kind == NS_GRAM)
+        return (la_product){.m = m,
+                            .n = m,
+                            .k = plan->n,
+                            .alpha = 1,
+                            .a = wide,
+                            .b = {wide.data, wide.cs, wide.rs},
+                            .c = o->square[op->to],
+                            .ldc = ld,
+                            .symmetric = op->symmetric};
+    la_view a = {o->square[op->a], ld, 1};
+    if (op->kind == NS_SQUARE)
+        return (la_product){.m = m,
+                            .n = m,
+                            .k = m,
+                            .alpha = op->alpha,
+                            .a = a,
+                            .b = {o->square[op->b], ld, 1},
+                            .beta = op->beta,
+                            .d = op->d == NS_NO_SQUARE ? NULL : o->square[op->d],
+                            .diagonal = op->diagonal,
+                            .c = o->square[op->to],
+                            .ldc = ld,
+                            .symmetric = op->symmetric};
+    return (la_product){.m = plan->rows, /* square[a] is symmetric, so X square[a] is right, too */
+                        .n = plan->cols,
+                        .k = m,
+                        .alpha = 1,
+                        .a = tall ? x : a,
+                        .b = tall ? a : x,
+                        .c = y,
+                        .ldc = plan->cols};
+}
+
+/* ---- A run */
+
+/* How often the two buffers change places before the last pass over the long side. */
 static int swaps(const ns_plan *plan)
 {
-    return plan->algorithm == MUON_ALGORITHM_GRAM ? count_restarts(plan) : plan->steps.count - 1;
+    if (plan->algorithm != MUON_ALGORITHM_GRAM) return plan->steps.count - 1;
+    int count = 0;
+    for (int k = 0; k < plan->steps.count; k++)
+        count += plan->restart[k];
+    return count;
+}
+
+muon_status muon__ns_begin(ns_run *r, const ns_plan *plan, const la_ops *la, pool *p, float *out,
+                           const float *x, float *scratch)
+{
+    *r = (ns_run){.cursor = {.plan = plan}, .la = la};
+    float *y = scratch;
+    muon__ns_lay_out(&r->operands, plan, scratch + aligned(plan->rows * plan->cols));
+    /* The result must end in out: with an odd number of swaps the iteration starts there too. */
+    r->from = swaps(plan) % 2 == 0 ? y : out;
+    r->to = r->from == out ? y : out;
+    TRY(muon__ns_normalize(r->from, x, plan, p));
+    r->ended = !muon__ns_next(&r->cursor, &r->op);
+    return MUON_OK;
+}
+
+static void end_op(ns_run *r)
+{
+    if (r->op.kind == NS_APPLY) { /* the two buffers change places */
+        float *from = r->from;
+        r->from = r->to;
+        r->to = from;
+    }
+    r->tile = 0;
+    r->ended = !muon__ns_next(&r->cursor, &r->op);
+}
+
+void muon__ns_advance(ns_run *r, pool *p, int64_t tiles)
+{
+    if (r->ended) return;
+    r->operands.x = r->from;
+    la_product q = muon__ns_product(&r->operands, &r->op, r->to);
+    la_tiling g = muon__la_tiling(q.m, q.n, q.symmetric);
+    int64_t all = muon__la_count_tiles(&g), n = all - r->tile < tiles ? all - r->tile : tiles;
+    muon__la_multiply_some(r->la, p, &q, &g, (la_some){.first = r->tile, .n = n});
+    r->tile += n;
+    if (r->tile == all) end_op(r);
 }
 
 muon_status muon__ns_run(const ns_plan *plan, const la_ops *la, pool *p, float *out, const float *x,
                          float *scratch)
 {
-    run r = {.plan = plan, .la = la, .p = p, .y = scratch, .ld = square_ld(plan->m)};
-    for (int i = 0; i < NSQUARES; i++)
-        r.square[i] = scratch + aligned(plan->rows * plan->cols) + i * plan->m * r.ld;
-
-    /* The result must end in out: with an odd number of swaps the iteration starts there too. */
-    float *from = swaps(plan) % 2 == 0 ? r.y : out;
-    float *to = from == out ? r.y : out;
-    TRY(muon__ns_normalize(from, x, plan, p));
-    if (plan->algorithm == MUON_ALGORITHM_GRAM)
-        iterate_gram(&r, &from, &to);
-    else
-        iterate_direct(&r, &from, &to, plan->algorithm == MUON_ALGORITHM_SYMMETRIC);
+    ns_run r;
+    TRY(muon__ns_begin(&r, plan, la, p, out, x, scratch));
+    while (!r.ended)
+        muon__ns_advance(&r, p, INT64_MAX);
     return MUON_OK;
 }
