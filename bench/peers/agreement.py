@@ -121,11 +121,12 @@ def adamw_group(library):
 
 
 def the_fixtures_are_what_their_script_writes(env):
-    script = env.root / "tests/fixtures/make_fixtures.py"
-    done = subprocess.run(
-        [sys.executable, "-B", script, "--check"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr.strip()
+    for name in ("make_fixtures.py", "make_norm_fixture.py"):
+        script = env.root / "tests/fixtures" / name
+        done = subprocess.run(
+            [sys.executable, "-B", script, "--check"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr.strip()
     return "byte for byte"
 
 

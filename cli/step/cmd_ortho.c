@@ -26,6 +26,12 @@ static const option options[] = {
      .type = OPTION_FIELD,
      .target = &settings,
      .field = "eps_mode"},
+    {.name = "normalization", .argument = "NAME", .type = OPTION_FIELD, .target = &settings},
+    {.name = "norm-scale",
+     .argument = "X",
+     .type = OPTION_FIELD,
+     .target = &settings,
+     .field = "norm_scale"},
     COMPUTE_OPTIONS(how),
 };
 

@@ -267,13 +267,29 @@ typedef enum muon_coefficients {
     MUON_COEFFICIENTS_YOU,      /* five tuples, the default; further steps cycle */
     MUON_COEFFICIENTS_ORIGINAL, /* (3.4445, -4.7750, 2.0315), 5 times; further steps repeat it */
     /* Generated for exactly ns_steps (5) from polar_lower, polar_safety and polar_cushion; X is
-     * divided by (1 + polar_safety) times its norm. */
+     * divided by (1 + polar_safety) times its norm, unless norm_scale says otherwise. */
     MUON_COEFFICIENTS_POLAR_EXPRESS,
     MUON_COEFFICIENTS_CANS, /* five tuples; further steps repeat the last */
     /* Eight times original, then twice (2, -1.5, 0.5); further steps repeat the last. */
     MUON_COEFFICIENTS_DEEPSEEK_V4,
-    MUON_COEFFICIENTS_CUSTOM /* the caller's list; further steps repeat the last */
+    MUON_COEFFICIENTS_CUSTOM, /* the caller's list; further steps repeat the last */
+    /* Eight tuples of Polar Express, rounded, with its safety of 1.01 in them, so that X is divided
+     * by its norm alone; further steps repeat the last. */
+    MUON_COEFFICIENTS_POLAR_EXPRESS_8,
+    MUON_COEFFICIENTS_AOL,   /* four tuples, made for MUON_NORM_AOL; further steps cycle */
+    MUON_COEFFICIENTS_CUBIC5 /* five cubics (c = 0), without the square of XX'; at most 5 steps */
 } muon_coefficients;
+
+/* What X is divided by before the first step, so that no singular value is above 1. MUON_NORM_FROBENIUS
+ * is a pass over X. The others take their norm from the first step's A = XX', so they cost next to
+ * nothing, and being tighter they leave the iteration less to do: a step fewer can be enough. */
+typedef enum muon_normalization {
+    MUON_NORM_FROBENIUS, /* the root of the sum of squares; the default */
+    MUON_NORM_SCHATTEN4, /* the Schatten-4 norm, sqrt(|A|_F) */
+    /* Row i of the short side by sqrt(sum_j |A_ij|). The orthogonal factor is that of the rescaled
+     * rows, which is near that of X, but not the same. */
+    MUON_NORM_AOL
+} muon_normalization;
 
 typedef enum muon_algorithm {
     MUON_ALGORITHM_AUTO,      /* the cheapest for (rows, columns, steps) */
@@ -325,6 +341,8 @@ typedef struct muon_group {
     muon_algorithm algorithm;
     double ns_eps; /* 1e-7 */
     muon_eps_mode eps_mode;
+    muon_normalization normalization;
+    double norm_scale; /* times the norm; 0: 1, or 1 + polar_safety for polar_express */
     double polar_lower, polar_safety, polar_cushion; /* 1e-3, 1e-2, 0.02 */
     const double (*custom)[3];                       /* MUON_COEFFICIENTS_CUSTOM */
     int ncustom;
@@ -692,7 +710,8 @@ MUON_API muon_status muon_opt_get_offload(muon_opt *opt, muon_offload_info *info
 /* ---- 9. Orthogonalization alone ------------------------------------------------------------ */
 
 /* Orthogonalizes `batch` contiguous matrices of rows x cols, one after the other in memory.
- * `settings` gives algorithm, coefficients, ns_steps, ns_eps and eps_mode; NULL: the defaults. */
+ * `settings` gives algorithm, coefficients, ns_steps, ns_eps, eps_mode, normalization and norm_scale;
+ * NULL: the defaults. */
 typedef struct muon_ortho muon_ortho;
 
 MUON_API muon_status muon_ortho_create(muon_ortho **out, int64_t batch, int64_t rows, int64_t cols,

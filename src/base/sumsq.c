@@ -131,9 +131,12 @@ void muon__sumsq_add_bf16(sumsq *s, const uint16_t *x, int64_t n)
 
 enum { PARTS = 64 };
 
+typedef void (*add_fn)(sumsq *s, const float *x, int64_t n);
+
 typedef struct shared {
     const float *x;
     int64_t n;
+    add_fn add;
     sumsq part[PARTS];
 } shared;
 
@@ -143,19 +146,29 @@ static void add_part(void *arg, int64_t index, int worker)
     (void)worker;
     int64_t begin = w->n / PARTS * index;
     int64_t end = index + 1 < PARTS ? begin + w->n / PARTS : w->n;
-    muon__sumsq_add_f32(&w->part[index], w->x + begin, end - begin);
+    w->add(&w->part[index], w->x + begin, end - begin);
+}
+
+static void share(sumsq *s, const float *x, int64_t n, pool *p, add_fn add)
+{
+    if (muon__pool_threads(p) == 1 || n < (int64_t)PARTS * BLOCK) {
+        add(s, x, n);
+        return;
+    }
+    shared w = {.x = x, .n = n, .add = add};
+    muon__pool_run(p, PARTS, add_part, &w);
+    for (int i = 0; i < PARTS; i++)
+        muon__sumsq_merge(s, &w.part[i]);
 }
 
 void muon__sumsq_add_shared(sumsq *s, const float *x, int64_t n, pool *p)
 {
-    if (muon__pool_threads(p) == 1 || n < (int64_t)PARTS * BLOCK) {
-        muon__sumsq_add_f32(s, x, n);
-        return;
-    }
-    shared w = {.x = x, .n = n};
-    muon__pool_run(p, PARTS, add_part, &w);
-    for (int i = 0; i < PARTS; i++)
-        muon__sumsq_merge(s, &w.part[i]);
+    share(s, x, n, p, muon__sumsq_add_f32);
+}
+
+void muon__sumsq_see_shared(sumsq *s, const float *x, int64_t n, pool *p)
+{
+    share(s, x, n, p, muon__sumsq_see_f32);
 }
 
 void muon__sumsq_merge(sumsq *into, const sumsq *from)

@@ -24,6 +24,7 @@ void muon__sumsq_merge(sumsq *into, const sumsq *from);
 /* Only as much as muon__sumsq_finite needs, at the speed of memory; the value is then of no use. */
 void muon__sumsq_see_f32(sumsq *s, const float *x, int64_t n);
 void muon__sumsq_see_bf16(sumsq *s, const uint16_t *x, int64_t n);
+void muon__sumsq_see_shared(sumsq *s, const float *x, int64_t n, pool *p); /* by all threads */
 void muon__sumsq_add_shared(sumsq *s, const float *x, int64_t n, pool *p); /* by all threads */
 int muon__sumsq_finite(const sumsq *s);
 double muon__sumsq_value(const sumsq *s); /* NaN if an element was not finite */

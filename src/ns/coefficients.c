@@ -23,6 +23,22 @@ static const double deepseek_v4[][3] = {
     {ORIGINAL}, {ORIGINAL}, {ORIGINAL}, {2, -1.5, 0.5}, {2, -1.5, 0.5},
 };
 
+static const double polar_express_8[][3] = {{8.2051, -22.9019, 16.4607}, {4.0664, -2.8612, 0.5184},
+                                            {3.9096, -2.8234, 0.5250},   {3.2856, -2.4153, 0.4853},
+                                            {2.2779, -1.6198, 0.3985},   {1.8726, -1.2307, 0.3585},
+                                            {1.8564, -1.2132, 0.3568},   {1.8750, -1.2500, 0.3750}};
+
+static const double aol[][3] = {{4.0098, -7.0585, 2.4635},
+                                {3.4585, -5.5479, 2.5959},
+                                {2.7573, -3.2939, 1.4254},
+                                {2.7215, -3.0494, 1.3169}};
+
+static const double cubic5[][3] = {{3.3656576, -3.3420992, 0},
+                                   {2.5744352, -1.4957376, 0},
+                                   {2.5368962, -1.4312570, 0},
+                                   {2.4418906, -1.2764040, 0},
+                                   {2.2230472, -0.9630650, 0}};
+
 /* A list, how many steps it means if nobody says, and whether more steps start it again or repeat
  * its last tuple. */
 typedef struct coefficient_set {
@@ -32,23 +48,24 @@ typedef struct coefficient_set {
 } coefficient_set;
 
 #define LENGTH(list) ((int)(sizeof(list) / sizeof(list)[0]))
+#define LIST(list)   .abc = (list), .count = LENGTH(list)
+#define ALL(list)    LIST(list), .steps = LENGTH(list)
+
+static const coefficient_set sets[] = {
+    [MUON_COEFFICIENTS_YOU] = {ALL(you), .cycles = 1},
+    [MUON_COEFFICIENTS_ORIGINAL] = {LIST(original), .steps = 5},
+    [MUON_COEFFICIENTS_CANS] = {ALL(cans)},
+    [MUON_COEFFICIENTS_DEEPSEEK_V4] = {ALL(deepseek_v4)},
+    [MUON_COEFFICIENTS_POLAR_EXPRESS_8] = {ALL(polar_express_8)},
+    [MUON_COEFFICIENTS_AOL] = {ALL(aol), .cycles = 1},
+    [MUON_COEFFICIENTS_CUBIC5] = {ALL(cubic5)},
+};
 
 static coefficient_set set_of(const muon_group *group)
 {
-    switch (group->coefficients) {
-    case MUON_COEFFICIENTS_ORIGINAL:
-        return (coefficient_set){original, LENGTH(original), 5, 0};
-    case MUON_COEFFICIENTS_CANS:
-        return (coefficient_set){cans, LENGTH(cans), LENGTH(cans), 0};
-    case MUON_COEFFICIENTS_DEEPSEEK_V4:
-        return (coefficient_set){deepseek_v4, LENGTH(deepseek_v4), LENGTH(deepseek_v4), 0};
-    case MUON_COEFFICIENTS_CUSTOM:
+    if (group->coefficients == MUON_COEFFICIENTS_CUSTOM)
         return (coefficient_set){group->custom, group->ncustom, group->ncustom, 0};
-    case MUON_COEFFICIENTS_POLAR_EXPRESS: /* generated, has no list */
-    case MUON_COEFFICIENTS_YOU:
-        break;
-    }
-    return (coefficient_set){you, LENGTH(you), LENGTH(you), 1};
+    return sets[group->coefficients];
 }
 
 muon_status muon__ns_steps_make(ns_steps *out, const muon_group *group)
@@ -67,6 +84,7 @@ muon_status muon__ns_steps_make(ns_steps *out, const muon_group *group)
             memcpy(made.abc[i], set.abc[from], sizeof made.abc[i]);
         }
     }
+    if (group->norm_scale > 0) made.norm_scale = group->norm_scale;
     *out = made;
     return MUON_OK;
 }

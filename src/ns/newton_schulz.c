@@ -46,6 +46,17 @@ static ns_op gram_op(int to, int symmetric)
     return (ns_op){.kind = NS_GRAM, .to = to, .d = NS_NO_SQUARE, .symmetric = symmetric};
 }
 
+/* After the first R, if the norm comes from it. */
+static int is_scaled(const ns_plan *plan, int step)
+{
+    return step == 0 && plan->normalization != MUON_NORM_FROBENIUS;
+}
+
+static ns_op scale_op(int square)
+{
+    return (ns_op){.kind = NS_SCALE, .to = square, .d = NS_NO_SQUARE};
+}
+
 static ns_op apply_op(int a, int last)
 {
     return (ns_op){.kind = NS_APPLY, .a = a, .d = NS_NO_SQUARE, .last = last};
@@ -76,11 +87,15 @@ static int next_direct(ns_cursor *c, ns_op *op)
 {
     int symmetric = c->plan->algorithm == MUON_ALGORITHM_SYMMETRIC;
     if (c->step == c->plan->steps.count) return 0;
+    if (c->stage == 1 && !is_scaled(c->plan, c->step)) c->stage++;
     switch (c->stage++) {
     case 0:
         *op = gram_op(0, symmetric);
         return 1;
     case 1:
+        *op = scale_op(0);
+        return 1;
+    case 2:
         *op = w_op(c->plan, c->step, 1, 0, symmetric);
         return 1;
     default:
@@ -121,19 +136,23 @@ static int next_gram(ns_cursor *c, ns_op *op)
             if (!fresh) continue;
             *op = gram_op(GRAM_R, 1);
             return 1;
-        case 2: /* fresh: Q = W, nothing to multiply yet */
+        case 2:
+            if (!is_scaled(plan, k)) continue;
+            *op = scale_op(GRAM_R);
+            return 1;
+        case 3: /* fresh: Q = W, nothing to multiply yet */
             *op = w_op(plan, k, now, GRAM_R, 1);
             return 1;
-        case 3:
+        case 4:
             if (fresh) continue;
             *op = multiply_op(c->spare - 1, c->q - 1, GRAM_W);
             exchange(c);
             return 1;
-        case 4:
+        case 5:
             if (ends) continue;
             *op = multiply_op(c->spare - 1, GRAM_R, now);
             return 1;
-        case 5:
+        case 6:
             if (ends) continue;
             *op = multiply_op(GRAM_R, c->spare - 1, now);
             return 1;
@@ -175,7 +194,7 @@ la_product muon__ns_product(const ns_operands *o, const ns_op *op, float *y)
     if (op->kind == NS_SQUARE)
         return (la_product){.m = m,
                             .n = m,
-                            .k = m,
+                            .k = op->alpha == 0 ? 0 : m,
                             .alpha = op->alpha,
                             .a = a,
                             .b = {o->square[op->b], ld, 1},
@@ -216,7 +235,7 @@ muon_status muon__ns_begin(ns_run *r, const ns_plan *plan, const la_ops *la, poo
     /* The result must end in out: with an odd number of swaps the iteration starts there too. */
     r->from = swaps(plan) % 2 == 0 ? y : out;
     r->to = r->from == out ? y : out;
-    TRY(muon__ns_normalize(r->from, x, plan, p));
+    TRY(muon__ns_normalize(r->from, x, plan, p, &r->operands.prescale));
     r->ended = !muon__ns_next(&r->cursor, &r->op);
     return MUON_OK;
 }
@@ -236,6 +255,11 @@ void muon__ns_advance(ns_run *r, pool *p, int64_t tiles)
 {
     if (r->ended) return;
     r->operands.x = r->from;
+    if (r->op.kind == NS_SCALE) {
+        muon__ns_precondition(&r->operands, &r->op, p);
+        end_op(r);
+        return;
+    }
     la_product q = muon__ns_product(&r->operands, &r->op, r->to);
     la_tiling g = muon__la_tiling(q.m, q.n, q.symmetric);
     int64_t all = muon__la_count_tiles(&g), n = all - r->tile < tiles ? all - r->tile : tiles;

@@ -10,6 +10,8 @@
  *              grows by a^2 per step, so before it passes a budget the iteration restarts from
  *              X <- Q X; where is decided by the coefficients alone.
  *
+ * A norm that comes from R rather than from X is one more operation, after the first R.
+ *
  * What runs depends on (rows, cols, settings) only, never on data, threads or layout. */
 #ifndef NS_NEWTON_SCHULZ_H
 #define NS_NEWTON_SCHULZ_H
@@ -23,6 +25,7 @@ typedef struct ns_plan {
     muon_algorithm algorithm;
     double eps;
     muon_eps_mode eps_mode;
+    muon_normalization normalization;
     ns_steps steps;
     unsigned char restart[MUON_MAX_NS_STEPS]; /* gram: start afresh before this step */
 } ns_plan;
@@ -39,6 +42,7 @@ enum { NS_SQUARES = 4, NS_NO_SQUARE = -1 };
 
 typedef enum ns_kind {
     NS_GRAM,   /* square[to] = X X' */
+    NS_SCALE,  /* square[to] = S square[to] S and X = S X, by the norm of the plan (normalize.h) */
     NS_SQUARE, /* square[to] = alpha square[a] square[b] + beta square[d] + diagonal I */
     NS_APPLY   /* the next X is square[a] X; of a tall matrix, X square[a] */
 } ns_kind;
@@ -65,6 +69,7 @@ int muon__ns_next(ns_cursor *c, ns_op *op);
 typedef struct ns_operands {
     const ns_plan *plan;
     float *x;
+    double prescale;           /* what U was multiplied by to become the first X (normalize.h) */
     float *square[NS_SQUARES]; /* [m][ld] each */
     int64_t ld;
 } ns_operands;
@@ -72,7 +77,7 @@ typedef struct ns_operands {
 /* Lays out the squares; returns the floats that they take. base NULL only counts. */
 int64_t muon__ns_lay_out(ns_operands *o, const ns_plan *plan, float *base);
 
-/* An operation as a product; y: where the next X goes, [rows][cols]. */
+/* An operation, but for NS_SCALE, as a product; y: where the next X goes, [rows][cols]. */
 la_product muon__ns_product(const ns_operands *o, const ns_op *op, float *y);
 
 /* ---- All of it */

@@ -85,7 +85,7 @@ static void check_one(void *arg, int64_t index, int worker)
     (void)worker;
     int64_t each = b->o->ns.rows * b->o->ns.cols;
     sumsq sum = {0};
-    muon__sumsq_add_shared(&sum, b->x + index * each, each, b->o->side_by_side ? NULL : b->o->p);
+    muon__sumsq_see_shared(&sum, b->x + index * each, each, b->o->side_by_side ? NULL : b->o->p);
     if (muon__sumsq_finite(&sum)) return;
     int64_t first = atomic_load(&b->nonfinite);
     while (index < first && !atomic_compare_exchange_weak(&b->nonfinite, &first, index))

@@ -51,20 +51,29 @@ static int count_restarts(const ns_plan *plan)
     return count;
 }
 
+/* Steps with c = 0, which need no R^2. */
+static int count_cubics(const ns_plan *plan)
+{
+    int count = 0;
+    for (int k = 0; k < plan->steps.count; k++)
+        count += (float)plan->steps.abc[k][2] == 0;
+    return count;
+}
+
 static double flops_with(const ns_plan *plan, muon_algorithm algorithm)
 {
     double m = (double)plan->m, n = (double)plan->n, steps = plan->steps.count;
-    double segments = count_restarts(plan) + 1;
+    double segments = count_restarts(plan) + 1, squares = steps - count_cubics(plan);
     switch (algorithm) {
     case MUON_ALGORITHM_STANDARD:
-        return steps * (4 * m * m * n + 2 * m * m * m);
+        return steps * 4 * m * m * n + squares * 2 * m * m * m;
     case MUON_ALGORITHM_SYMMETRIC:
-        return steps * (3 * m * m * n + m * m * m);
+        return steps * 3 * m * m * n + squares * m * m * m;
     case MUON_ALGORITHM_GRAM:
     case MUON_ALGORITHM_AUTO:
         break;
     }
-    return 3 * segments * m * m * n + (4 * steps - 3 * segments) * m * m * m;
+    return 3 * segments * m * m * n + (3 * steps + squares - 3 * segments) * m * m * m;
 }
 
 double muon__ns_flops(const ns_plan *plan)
@@ -74,8 +83,11 @@ double muon__ns_flops(const ns_plan *plan)
 
 muon_status muon__ns_plan_make(ns_plan *out, int64_t rows, int64_t cols, const muon_group *settings)
 {
-    ns_plan plan = {
-        .rows = rows, .cols = cols, .eps = settings->ns_eps, .eps_mode = settings->eps_mode};
+    ns_plan plan = {.rows = rows,
+                    .cols = cols,
+                    .eps = settings->ns_eps,
+                    .eps_mode = settings->eps_mode,
+                    .normalization = settings->normalization};
     plan.m = rows < cols ? rows : cols;
     plan.n = rows < cols ? cols : rows;
     TRY(muon__ns_steps_make(&plan.steps, settings));

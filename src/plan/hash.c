@@ -6,29 +6,20 @@
  * Its parts have hashes of their own, so that ranks that disagree can say about what. */
 #include "base/digest.h"
 #include "plan/plan.h"
+#include "rule/group_fields.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 uint64_t muon__plan_hash_group(const muon_group *g)
 {
     uint64_t hash = MUON__DIGEST_START;
-    const double reals[] = {g->lr,     g->weight_decay, g->momentum,     g->lr_scale,
-                            g->ns_eps, g->polar_lower,  g->polar_safety, g->polar_cushion,
-                            g->beta1,  g->beta2,        g->adam_eps};
-    const int64_t words[] = {(int64_t)g->rule,
-                             g->clip,
-                             g->nesterov,
-                             (int64_t)g->momentum_form,
-                             (int64_t)g->momentum_dtype,
-                             (int64_t)g->lr_mode,
-                             (int64_t)g->coefficients,
-                             g->ns_steps,
-                             (int64_t)g->algorithm,
-                             (int64_t)g->eps_mode,
-                             (int64_t)g->adam_eps_mode,
-                             g->ncustom};
-    muon__digest_reals(&hash, reals, COUNT(reals));
-    muon__digest_words(&hash, words, COUNT(words));
+    const group_field *field;
+    for (size_t i = 0; (field = muon__group_field_at(i)); i++) {
+        double value = muon__group_field_value(field, g);
+        muon__digest_reals(&hash, &value, 1);
+    }
+    const int64_t ncustom = g->ncustom;
+    muon__digest_words(&hash, &ncustom, 1);
     for (int i = 0; i < g->ncustom; i++)
         muon__digest_reals(&hash, g->custom[i], 3);
     return hash;

@@ -24,6 +24,8 @@ static const muon_group defaults = {
     .algorithm = MUON_ALGORITHM_AUTO,
     .ns_eps = 1e-7,
     .eps_mode = MUON_EPS_RELATIVE,
+    .normalization = MUON_NORM_FROBENIUS,
+    .norm_scale = 0,
     .polar_lower = 1e-3,
     .polar_safety = 1e-2,
     .polar_cushion = 0.02,
@@ -123,6 +125,14 @@ static muon_status check_custom(const muon_group *group)
     return MUON_OK;
 }
 
+/* What the last cubic leaves is up to 1.3, from where the first one diverges. */
+static muon_status check_cubics(const muon_group *group)
+{
+    REQUIRE(group->coefficients != MUON_COEFFICIENTS_CUBIC5 || group->ns_steps <= 5, E_VALUE,
+            "ns_steps is %d, but the cubics of cubic5 diverge after 5 steps", group->ns_steps);
+    return MUON_OK;
+}
+
 /* Elements are multiplied by these in f32: an infinite one makes NaN of a weight. */
 static muon_status check_products(const muon_group *group)
 {
@@ -141,6 +151,7 @@ static muon_status check(const muon_group *group)
     for (size_t i = 0; (field = muon__group_field_at(i)); i++)
         TRY(muon__group_field_check(field, group));
     TRY(check_products(group));
+    TRY(check_cubics(group));
     return check_custom(group);
 }
 

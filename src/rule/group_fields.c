@@ -15,6 +15,7 @@ _Static_assert(sizeof(muon_rule) == sizeof(int) && sizeof(muon_dtype) == sizeof(
                    sizeof(muon_momentum_form) == sizeof(int) &&
                    sizeof(muon_coefficients) == sizeof(int) &&
                    sizeof(muon_algorithm) == sizeof(int) && sizeof(muon_eps_mode) == sizeof(int) &&
+                   sizeof(muon_normalization) == sizeof(int) &&
                    sizeof(muon_lr_mode) == sizeof(int) && sizeof(muon_adam_eps) == sizeof(int),
                "an enum of muon_group is not an int");
 
@@ -24,10 +25,12 @@ static const char *const momentum_forms[] = {"heavy_ball", "ema", NULL};
 static const char *const dtypes[] = {"f32", "bf16", NULL};
 static const char *const lr_modes[] = {"rms_norm", "spectral_norm", "original",
                                        "spectral", "none",          NULL};
-static const char *const coefficient_sets[] = {
-    "you", "original", "polar_express", "cans", "deepseek_v4", "custom", NULL};
+static const char *const coefficient_sets[] = {"you",         "original", "polar_express",   "cans",
+                                               "deepseek_v4", "custom",   "polar_express_8", "aol",
+                                               "cubic5",      NULL};
 static const char *const algorithms[] = {"auto", "standard", "symmetric", "gram", NULL};
 static const char *const eps_modes[] = {"relative", "add", "clamp", NULL};
+static const char *const normalizations[] = {"frobenius", "schatten4", "aol", NULL};
 static const char *const adam_eps_modes[] = {"corrected", "raw", NULL};
 
 #define AT(field)         .public.name = #field, .offset = offsetof(muon_group, field)
@@ -61,7 +64,9 @@ static const group_field fields[] = {
           "rms_norm")},
     {AT(lr_scale), POSITIVE, OF_MUON, SAYS("additional factor on lr", "1")},
     {AT(coefficients), CHOICE(coefficient_sets), OF_MUON,
-     SAYS("Newton-Schulz set: you, original, polar_express, cans, deepseek_v4, custom", "you")},
+     SAYS("Newton-Schulz set: you, original, polar_express, cans, deepseek_v4, custom, "
+          "polar_express_8, aol, cubic5",
+          "you")},
     {AT(ns_steps), .public.type = MUON_FIELD_INT, .low = 0, .high = MUON_MAX_NS_STEPS, OF_MUON,
      SAYS("Newton-Schulz steps; 0: as many as the set has", "0")},
     {AT(algorithm), CHOICE(algorithms), OF_MUON,
@@ -69,6 +74,11 @@ static const group_field fields[] = {
     {AT(ns_eps), NOT_NEGATIVE, OF_MUON, SAYS("keeps the norm of a matrix from being 0", "1e-7")},
     {AT(eps_mode), CHOICE(eps_modes), OF_MUON,
      SAYS("how ns_eps applies to the norm: relative, add, or clamp (from below)", "relative")},
+    {AT(normalization), CHOICE(normalizations), OF_MUON,
+     SAYS("norm that a matrix is divided by: frobenius, schatten4, or aol (row by row)",
+          "frobenius")},
+    {AT(norm_scale), NOT_NEGATIVE, OF_MUON,
+     SAYS("factor on that norm; 0: 1, or 1 + polar_safety for polar_express", "0")},
     {AT(polar_lower), BELOW_ONE, .low_open = 1, OF_POLAR,
      SAYS("smallest singular value that matters, for norm 1", "0.001")},
     {AT(polar_safety), BELOW_ONE, OF_POLAR, SAYS("room for rounding errors", "0.01")},
@@ -102,10 +112,14 @@ static int int_of(const group_field *field, const muon_group *group)
     return value;
 }
 
+double muon__group_field_value(const group_field *field, const muon_group *group)
+{
+    return field->public.type == MUON_FIELD_DOUBLE ? real_of(field, group) : int_of(field, group);
+}
+
 int muon__group_field_equal(const group_field *field, const muon_group *a, const muon_group *b)
 {
-    return field->public.type == MUON_FIELD_DOUBLE ? real_of(field, a) == real_of(field, b)
-                                                   : int_of(field, a) == int_of(field, b);
+    return muon__group_field_value(field, a) == muon__group_field_value(field, b);
 }
 
 /* NULL if no word has the value. */

@@ -28,6 +28,8 @@ const char *muon__group_field_text(field_text *t, const group_field *field,
 /* Sets the field from text that names a value of its kind; does not check the range. */
 muon_status muon__group_field_parse(const group_field *field, muon_group *group, const char *text);
 
+/* Enums, flags and counts as the numbers they are. */
+double muon__group_field_value(const group_field *field, const muon_group *group);
 int muon__group_field_equal(const group_field *field, const muon_group *a, const muon_group *b);
 
 #endif

@@ -190,7 +190,7 @@ rule '?' is unknown; known: muon, adamw, frozen
 momentum_form '?' is unknown; known: heavy_ball, ema
 momentum_dtype '?' is unknown; known: f32, bf16
 lr_mode '?' is unknown; known: rms_norm, spectral_norm, original, spectral, none
-coefficients '?' is unknown; known: you, original, polar_express, cans, deepseek_v4, custom
+coefficients '?' is unknown; known: you, original, polar_express, cans, deepseek_v4, custom, polar_express_8, aol, cubic5
 algorithm '?' is unknown; known: auto, standard, symmetric, gram
 eps_mode '?' is unknown; known: relative, add, clamp
 adam_eps_mode '?' is unknown; known: corrected, raw

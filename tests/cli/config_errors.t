@@ -108,7 +108,7 @@ $ try '{"groups": {"muon": {"nesterov": 2}}}'
 2> muonctl: step: c.json: groups.muon.nesterov: nesterov is '2', must be true or false
 ? 1
 $ try '{"groups": {"muon": {"coefficients": 5}}}'
-2> muonctl: step: c.json: groups.muon.coefficients: coefficients '5' is unknown; known: you, original, polar_express, cans, deepseek_v4, custom
+2> muonctl: step: c.json: groups.muon.coefficients: coefficients '5' is unknown; known: you, original, polar_express, cans, deepseek_v4, custom, polar_express_8, aol, cubic5
 ? 1
 $ try '{"groups": {"muon": {"like": 5}}}'
 2> muonctl: step: c.json: groups.muon.like: is a number, must be a string
@@ -164,7 +164,7 @@ $ try '{"groups": {"muon": {"ns_steps": 65}}}'
 2> muonctl: step: c.json: groups.muon.ns_steps: ns_steps is 65, must be 0..64
 ? 1
 $ try '{"groups": {"muon": {"coefficients": "yuo"}}}'
-2> muonctl: step: c.json: groups.muon.coefficients: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4, custom; did you mean 'you'?
+2> muonctl: step: c.json: groups.muon.coefficients: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4, custom, polar_express_8, aol, cubic5; did you mean 'you'?
 ? 1
 $ try '{"groups": {"muon": {"coefficients": "custom"}}}'
 2> muonctl: step: group 'muon': coefficients is custom, but the list custom is NULL

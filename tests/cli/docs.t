@@ -7,8 +7,7 @@ $ grep -c "libmuon $(muonctl --version | cut -d' ' -f2)\"" $DOCS/muonctl.1
 
 # Every field of a group is in config.md; the library lists them when it does not know one.
 $ muonctl bench ns:1x1@nothing=1 2>&1 | sed -n 's/.*known: //p' | tr -d , | tr ' ' '\n' >fields
-$ wc -l <fields | tr -d ' '
-22
+$ test $(wc -l <fields) -gt 20
 $ while read f; do grep -q "^| \`$f\` |" $DOCS/config.md || echo "$f is not in config.md"; done <fields
 
 # The keys of the JSON result are in config.md.

@@ -28,8 +28,8 @@ $ muonctl --version
 muonctl 0.5.0
 $ muonctl ortho --help
 Usage: muonctl ortho IN OUT [--coefficients NAME] [--steps N]
-       [--algorithm NAME] [--eps X] [--eps-mode NAME] [--threads N]
-       [--backend NAME]
+       [--algorithm NAME] [--eps X] [--eps-mode NAME] [--normalization NAME]
+       [--norm-scale X] [--threads N] [--backend NAME]
 
 Orthogonalizes every tensor of IN with at least 2 dims by Newton-Schulz steps
 and writes it to OUT with the same name and shape, as F32. The last two dims
@@ -39,7 +39,8 @@ srun the ranks share the matrices, and OUT is the same.
 
 Options:
   --coefficients NAME   Newton-Schulz set: you, original, polar_express, cans,
-                        deepseek_v4 [default: you]
+                        deepseek_v4, polar_express_8, aol, cubic5 [default:
+                        you]
   --steps N             Newton-Schulz steps; 0: as many as the set has
                         [default: 0]
   --algorithm NAME      how to compute the same steps: auto, standard,
@@ -47,6 +48,10 @@ Options:
   --eps X               keeps the norm of a matrix from being 0 [default: 1e-7]
   --eps-mode NAME       how ns_eps applies to the norm: relative, add, or clamp
                         (from below) [default: relative]
+  --normalization NAME  norm that a matrix is divided by: frobenius, schatten4,
+                        or aol (row by row) [default: frobenius]
+  --norm-scale X        factor on that norm; 0: 1, or 1 + polar_safety for
+                        polar_express [default: 0]
   --threads N           number of threads; results do not depend on it
                         [default: as many as this process may use]
   --backend NAME        linear algebra: blis, cblas, or reference (slow)

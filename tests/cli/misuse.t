@@ -112,7 +112,7 @@ $ muonctl ortho in out --eps nan
 2> try: muonctl ortho --help
 ? 2
 $ muonctl ortho in out --coefficients yuo
-2> muonctl: ortho: --coefficients: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4; did you mean 'you'?
+2> muonctl: ortho: --coefficients: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4, polar_express_8, aol, cubic5; did you mean 'you'?
 2> try: muonctl ortho --help
 ? 2
 $ muonctl ortho in out --coefficients custom
@@ -176,11 +176,11 @@ $ muonctl bench ns:4x4@steps=a
 2> try: muonctl bench --help
 ? 2
 $ muonctl bench ns:4x4@stps=5
-2> muonctl: bench: group field 'stps' is unknown; known: rule, lr, weight_decay, clip, momentum, nesterov, momentum_form, momentum_dtype, lr_mode, lr_scale, coefficients, ns_steps, algorithm, ns_eps, eps_mode, polar_lower, polar_safety, polar_cushion, beta1, beta2, adam_eps, adam_eps_mode
+2> muonctl: bench: group field 'stps' is unknown; known: rule, lr, weight_decay, clip, momentum, nesterov, momentum_form, momentum_dtype, lr_mode, lr_scale, coefficients, ns_steps, algorithm, ns_eps, eps_mode, normalization, norm_scale, polar_lower, polar_safety, polar_cushion, beta1, beta2, adam_eps, adam_eps_mode
 2> try: muonctl bench --help
 ? 2
 $ muonctl bench ns:4x4@coefficients=yuo
-2> muonctl: bench: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4; did you mean 'you'?
+2> muonctl: bench: coefficients 'yuo' is unknown; known: you, original, polar_express, cans, deepseek_v4, polar_express_8, aol, cubic5; did you mean 'you'?
 2> try: muonctl bench --help
 ? 2
 $ muonctl bench ns:4x4@coefficients=custom

@@ -28,13 +28,24 @@ $ muonctl ortho in out --coefficients polar_express --steps 12 >log && tensors o
 
 # The options' defaults are what --help says.
 $ muonctl ortho in plain >log
-$ muonctl ortho in explicit --coefficients you --steps 5 --algorithm auto --eps 1e-7 --eps-mode relative >log
+$ muonctl ortho in explicit --coefficients you --steps 5 --algorithm auto --eps 1e-7 --eps-mode relative --normalization frobenius --norm-scale 0 >log
 $ cmp plain explicit
 $ muonctl ortho in fewer --steps 2 >log
 $ cmp -s plain fewer
 ? 1
 $ muonctl ortho in other --eps-mode add --eps 1 >log
 $ cmp -s plain other
+? 1
+$ muonctl ortho in other --norm-scale 1.5 >log
+$ cmp -s plain other
+? 1
+
+# Ten steps end at the same place from the Frobenius and the Schatten-4 norm, and by rows at another one.
+$ muonctl ortho in frobenius --coefficients deepseek_v4 >log
+$ muonctl ortho in schatten4 --coefficients deepseek_v4 --normalization schatten4 >log && tensors orthogonal schatten4 5e-3
+$ muonctl ortho in aol --coefficients deepseek_v4 --normalization aol >log && tensors orthogonal aol 5e-3
+$ muonctl ortho in out --coefficients cubic5 --steps 6
+2> muonctl: ortho: group 0: ns_steps is 6, but the cubics of cubic5 diverge after 5 steps
 ? 1
 
 # All algorithms and backends compute the same polynomial.

@@ -31,6 +31,20 @@ static const double cans_list[][3] = {{8.4703, -25.1081, 18.6293},
 static const double deepseek_list[][3] = {ORIG, ORIG, ORIG, ORIG, ORIG,
                                           ORIG, ORIG, ORIG, LAST, LAST};
 
+static const double polar_list[][3] = {{8.2051, -22.9019, 16.4607}, {4.0664, -2.8612, .5184},
+                                       {3.9096, -2.8234, .5250},    {3.2856, -2.4153, .4853},
+                                       {2.2779, -1.6198, .3985},    {1.8726, -1.2307, .3585},
+                                       {1.8564, -1.2132, .3568},    {1.8750, -1.2500, .3750}};
+static const double aol_list[][3] = {{4.0098, -7.0585, 2.4635},
+                                     {3.4585, -5.5479, 2.5959},
+                                     {2.7573, -3.2939, 1.4254},
+                                     {2.7215, -3.0494, 1.3169}};
+static const double cubic_list[][3] = {{3.3656576, -3.3420992, 0},
+                                       {2.5744352, -1.4957376, 0},
+                                       {2.5368962, -1.4312570, 0},
+                                       {2.4418906, -1.2764040, 0},
+                                       {2.2230472, -.9630650, 0}};
+
 static muon_group group_of(muon_coefficients set, int steps)
 {
     muon_group group;
@@ -77,6 +91,9 @@ static const struct {
     {"original", MUON_COEFFICIENTS_ORIGINAL, original_list, 5, 0},
     {"cans", MUON_COEFFICIENTS_CANS, cans_list, 5, 0},
     {"deepseek_v4", MUON_COEFFICIENTS_DEEPSEEK_V4, deepseek_list, 10, 0},
+    {"polar_express_8", MUON_COEFFICIENTS_POLAR_EXPRESS_8, polar_list, 8, 0},
+    {"aol", MUON_COEFFICIENTS_AOL, aol_list, 4, 1},
+    {"cubic5", MUON_COEFFICIENTS_CUBIC5, cubic_list, 5, 0},
 };
 
 TEST(every_set_has_its_published_values_and_length)
@@ -91,7 +108,8 @@ TEST(every_set_has_its_published_values_and_length)
 TEST(any_number_of_steps_cuts_or_extends_a_list_by_its_rule)
 {
     for (size_t i = 0; i < COUNT(lists); i++) {
-        for (int steps = 1; steps <= MUON_MAX_NS_STEPS; steps++) {
+        int most = lists[i].set == MUON_COEFFICIENTS_CUBIC5 ? 5 : MUON_MAX_NS_STEPS;
+        for (int steps = 1; steps <= most; steps++) {
             double want[MUON_MAX_NS_STEPS][3];
             int from = 0, last = lists[i].count - 1;
             for (int s = 0; s < steps; s++) {
@@ -119,6 +137,20 @@ TEST(a_custom_list_is_used_cut_and_its_last_tuple_repeated)
     }
 }
 
+TEST(a_norm_scale_of_the_group_replaces_the_sets_own)
+{
+    static const muon_coefficients some[] = {MUON_COEFFICIENTS_YOU,
+                                             MUON_COEFFICIENTS_POLAR_EXPRESS};
+    for (size_t i = 0; i < COUNT(some); i++) {
+        muon_group group = group_of(some[i], 0);
+        ns_steps before = make(&group);
+        group.norm_scale = 1.0625;
+        ns_steps got = make(&group);
+        if (got.norm_scale != 1.0625) fail_msg("norm_scale is %.17g", got.norm_scale);
+        assert_memory_equal(got.abc, before.abc, sizeof got.abc[0] * (size_t)got.count);
+    }
+}
+
 /* ---- what a list does to singular values -------------------------------------------------- */
 
 /* Known outputs in exact arithmetic, for singular values after the matrix was normalized: the
@@ -126,14 +158,17 @@ TEST(a_custom_list_is_used_cut_and_its_last_tuple_repeated)
 static const struct {
     const char *name;
     muon_coefficients set;
+    int steps;
     double safety;
     double low3, low2, high;
 } bands[] = {
-    {"original", MUON_COEFFICIENTS_ORIGINAL, 0, .4705, .6818, 1.2024},
-    {"you", MUON_COEFFICIENTS_YOU, 0, .4750, .9778, 1.1450},
-    {"polar_express", MUON_COEFFICIENTS_POLAR_EXPRESS, .02, .8589, .8589, 1.1411},
-    {"cans", MUON_COEFFICIENTS_CANS, 0, .8844, .8844, 1.1198},
-    {"deepseek_v4", MUON_COEFFICIENTS_DEEPSEEK_V4, 0, 1.0000, 1.0000, 1.0005},
+    {"original", MUON_COEFFICIENTS_ORIGINAL, 0, 0, .4705, .6818, 1.2024},
+    {"you", MUON_COEFFICIENTS_YOU, 0, 0, .4750, .9778, 1.1450},
+    {"polar_express", MUON_COEFFICIENTS_POLAR_EXPRESS, 0, .02, .8589, .8589, 1.1411},
+    {"cans", MUON_COEFFICIENTS_CANS, 0, 0, .8844, .8844, 1.1198},
+    {"deepseek_v4", MUON_COEFFICIENTS_DEEPSEEK_V4, 0, 0, 1.0000, 1.0000, 1.0005},
+    {"polar_express_8", MUON_COEFFICIENTS_POLAR_EXPRESS_8, 5, 0, .8462, .8704, 1.1236},
+    {"cubic5", MUON_COEFFICIENTS_CUBIC5, 0, 0, .1191, .7741, 1.3000},
 };
 
 static double iterate(const ns_steps *steps, double sigma)
@@ -150,7 +185,7 @@ TEST(singular_values_from_1e_3_land_in_the_known_band_of_each_set)
 {
     enum { POINTS = 40000 };
     for (size_t i = 0; i < COUNT(bands); i++) {
-        muon_group group = group_of(bands[i].set, 0);
+        muon_group group = group_of(bands[i].set, bands[i].steps);
         group.polar_safety = bands[i].safety;
         ns_steps steps = make(&group);
         double low3 = DBL_MAX, low2 = DBL_MAX, high = 0;

@@ -141,6 +141,8 @@ static void set_ranges(model *m, int param, const muon_range *ranges)
     X(GROUP.algorithm = MUON_ALGORITHM_STANDARD)                                                   \
     X(GROUP.ns_eps = 0.5)                                                                          \
     X(GROUP.eps_mode = MUON_EPS_ADD)                                                               \
+    X(GROUP.normalization = MUON_NORM_AOL)                                                         \
+    X(GROUP.norm_scale = 0.5)                                                                      \
     X(GROUP.polar_lower = 0.5)                                                                     \
     X(GROUP.polar_safety = 0.5)                                                                    \
     X(GROUP.polar_cushion = 0.5)                                                                   \

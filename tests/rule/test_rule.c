@@ -97,6 +97,7 @@ static const struct {
     {OFFSET(momentum), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
     {OFFSET(lr_scale), "(0, inf)", {DBL_MIN, 0.5, (double)FLT_MAX}, {0, -1, -1e308}},
     {OFFSET(ns_eps), "[0, inf)", {0, 1e-15, 1}, {-1e-300, -1, -1e308}},
+    {OFFSET(norm_scale), "[0, inf)", {0, 1.01, (double)FLT_MAX}, {-1e-300, -1, -1e308}},
     {OFFSET(polar_lower), "(0, 1)", {DBL_MIN, 0.5, 1 - DBL_EPSILON}, {0, 1, -1}},
     {OFFSET(polar_safety), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
     {OFFSET(polar_cushion), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
@@ -151,7 +152,7 @@ static const struct {
 static const struct {
     const char *name;
     size_t offset;
-    const char *values[6]; /* text of value first, first + 1, ... */
+    const char *values[9]; /* text of value first, first + 1, ... */
     int first;
     muon_status error;
 } choices[] = {
@@ -163,11 +164,13 @@ static const struct {
      0,
      MUON_E_VALUE},
     {OFFSET(coefficients),
-     {"you", "original", "polar_express", "cans", "deepseek_v4", "custom"},
+     {"you", "original", "polar_express", "cans", "deepseek_v4", "custom", "polar_express_8", "aol",
+      "cubic5"},
      0,
      MUON_E_VALUE},
     {OFFSET(algorithm), {"auto", "standard", "symmetric", "gram"}, 0, MUON_E_VALUE},
     {OFFSET(eps_mode), {"relative", "add", "clamp"}, 0, MUON_E_VALUE},
+    {OFFSET(normalization), {"frobenius", "schatten4", "aol"}, 0, MUON_E_VALUE},
     {OFFSET(adam_eps_mode), {"corrected", "raw"}, 0, MUON_E_VALUE},
 };
 
@@ -196,8 +199,9 @@ TEST(every_field_is_listed_once_in_this_test_and_in_the_library)
     assert_int_equal(n, COUNT(reals) + COUNT(ints) + COUNT(choices));
     assert_int_equal(found, n);
     muon_field f;
-    EXPECT_FAILURE(muon_group_get_field(n, &f, sizeof f), MUON_E_ARG,
-                   "group field 22 does not exist: there are 22");
+    char message[96];
+    snprintf(message, sizeof message, "group field %zu does not exist: there are %zu", n, n);
+    EXPECT_FAILURE(muon_group_get_field(n, &f, sizeof f), MUON_E_ARG, message);
     EXPECT_FAILURE(muon_group_get_field(0, NULL, sizeof f), MUON_E_ARG, "NULL");
 }
 

@@ -163,23 +163,55 @@ static void transpose(double *to, const double *from, int64_t rows, int64_t cols
             to[j * rows + i] = from[i * cols + j];
 }
 
+/* What a norm is divided by; 1 for what is zero. */
+static double divisor(const muon_group *group, double d)
+{
+    if (d == 0) return 1;
+    if (group->eps_mode == MUON_EPS_ADD) return d + group->ns_eps;
+    if (group->eps_mode == MUON_EPS_CLAMP) return fmax(d, group->ns_eps);
+    return d * (1 + group->ns_eps);
+}
+
+/* The wide y, with t as scratch, divided by its norm, or each row by its own. */
+static void normalize(double *y, double *t, int64_t m, int64_t n, double norm_scale,
+                      const muon_group *group)
+{
+    double all = 0, *gram = malloc((size_t)(m * m) * sizeof *gram);
+    assert_non_null(gram);
+    transpose(t, y, m, n);
+    multiply(gram, y, t, m, m, n);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < m; j++)
+            all += group->normalization == MUON_NORM_SCHATTEN4 ? gram[i * m + j] * gram[i * m + j]
+                   : i == j                                    ? gram[i * m + j]
+                                                               : 0;
+    if (group->normalization == MUON_NORM_SCHATTEN4) all = sqrt(all);
+    for (int64_t i = 0; i < m; i++) {
+        double row = 0;
+        for (int64_t j = 0; j < m; j++)
+            row += fabs(gram[i * m + j]);
+        double norm = sqrt(group->normalization == MUON_NORM_AOL ? row : all);
+        for (int64_t j = 0; j < n; j++)
+            y[i * n + j] /= divisor(group, norm_scale * norm);
+    }
+    free(gram);
+}
+
 void testlib_newton_schulz(double *out, const float *x, int64_t rows, int64_t cols,
-                           const double (*abc)[3], int steps, double norm_scale)
+                           const double (*abc)[3], int steps, double norm_scale,
+                           const muon_group *group)
 {
     int64_t m = rows < cols ? rows : cols, n = rows < cols ? cols : rows;
     double *y = malloc((size_t)(m * n) * sizeof *y), *t = malloc((size_t)(m * n) * sizeof *t);
     double *a = malloc((size_t)(m * m) * sizeof *a), *b = malloc((size_t)(m * m) * sizeof *b);
     assert_true(y && t && a && b);
-    double norm = 0;
     for (int64_t i = 0; i < m * n; i++)
-        norm += (double)x[i] * (double)x[i];
-    double scale = norm > 0 ? 1 / (norm_scale * sqrt(norm)) : 0;
-    for (int64_t i = 0; i < m * n; i++)
-        t[i] = (double)x[i] * scale;
+        t[i] = (double)x[i];
     if (rows > cols)
         transpose(y, t, rows, cols);
     else
         memcpy(y, t, (size_t)(m * n) * sizeof *y);
+    normalize(y, t, m, n, norm_scale, group);
     for (int k = 0; k < steps; k++) {
         transpose(t, y, m, n);
         multiply(a, y, t, m, m, n);

@@ -93,9 +93,11 @@ const char *testlib_spectrum_name(spectrum s);
 /* x[rows][cols] = U diag(s) V' with random orthonormal U and V. */
 void testlib_fill_spectrum(float *x, int64_t rows, int64_t cols, spectrum s);
 
-/* The Newton-Schulz iteration of these steps in fp64, standard form, on x / (norm_scale |x|). */
+/* The Newton-Schulz iteration of these steps in fp64, standard form, on x / (norm_scale |x|), by the
+ * group's norm and eps. */
 void testlib_newton_schulz(double *out, const float *x, int64_t rows, int64_t cols,
-                           const double (*abc)[3], int steps, double norm_scale);
+                           const double (*abc)[3], int steps, double norm_scale,
+                           const muon_group *group);
 
 double testlib_relative_error(const float *got, const double *want, int64_t n); /* Frobenius */
 

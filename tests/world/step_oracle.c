@@ -96,18 +96,6 @@ int64_t oracle_elements(const oracle *o, int64_t batch, int matrix, int64_t *ind
     return n;
 }
 
-/* What the matrix is divided by, in units of its norm. */
-static double divisor(const muon_group *group, double norm_scale, const float *x, int64_t n)
-{
-    double norm = 0;
-    for (int64_t i = 0; i < n; i++)
-        norm += (double)x[i] * (double)x[i];
-    norm = sqrt(norm);
-    if (norm == 0 || group->eps_mode == MUON_EPS_RELATIVE) return norm_scale * (1 + group->ns_eps);
-    if (group->eps_mode == MUON_EPS_ADD) return norm_scale + group->ns_eps / norm;
-    return fmax(norm_scale, group->ns_eps / norm);
-}
-
 typedef struct room {
     int64_t *index;
     float *x;
@@ -126,7 +114,7 @@ static int update_matrix(oracle *o, const room *r, const muon_group *group, int6
     ns_steps steps;
     assert_ok(muon__ns_steps_make(&steps, group));
     testlib_newton_schulz(r->orthogonal, r->x, rows, cols, (const double(*)[3])steps.abc,
-                          steps.count, divisor(group, steps.norm_scale, r->x, n));
+                          steps.count, steps.norm_scale, group);
     double factor = o->transposed ? oracle_factor(group, (double)cols, (double)rows)
                                   : oracle_factor(group, (double)rows, (double)cols);
     for (int64_t i = 0; i < n; i++) {

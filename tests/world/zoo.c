@@ -84,8 +84,10 @@ void zoo_init(zoo *z)
     f->groups[EMAS].momentum_form = MUON_EMA;
     f->groups[EMAS].momentum_dtype = MUON_BF16;
     f->groups[EMAS].clip = 0;
+    f->groups[EMAS].normalization = MUON_NORM_SCHATTEN4;
     f->groups[POLARS].coefficients = MUON_COEFFICIENTS_POLAR_EXPRESS;
     f->groups[POLARS].ns_steps = 6;
+    f->groups[POLARS].normalization = MUON_NORM_AOL;
     f->groups[POLARS].nesterov = 0;
     add_params(f);
     add_layers(f);
