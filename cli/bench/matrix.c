@@ -4,9 +4,13 @@
  * with random signs, over neighbours at distance 1, 2, 4, ..., so that every element of X depends on
  * all of D. Newton-Schulz computes p(X) for an odd polynomial p, and p(X) = L p(D) R, every element of
  * it, in double precision and in less time than the product itself. p is asked of the reference
- * backend, for each diagonal element d as the 2 x 2 matrix diag(d, r): its norm must be that of X. */
+ * backend, for each diagonal element d as the 2 x 2 matrix diag(d, r): its norm must be that of X.
+ *
+ * With the norm `aol`, which is not one of singular values, the result is p(S X) for a diagonal S. There
+ * what the library makes of S X, divided by nothing, is what it must make of X. */
 #include "cli/bench/bench.h"
 #include "cli/core/files.h"
+#include "muon/route.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -70,14 +74,14 @@ void bench_matrix_fill(float *x, int64_t rows, int64_t cols, uint64_t seed)
 /* p(d[i]) for every element of the diagonal. */
 static int evaluate(double *p, int64_t n, const muon_group *settings)
 {
-    double norm = 0;
+    double sum = 0, power = settings->normalization == MUON_NORM_SCHATTEN4 ? 4 : 2;
     for (int64_t i = 0; i < n; i++)
-        norm += diagonal(i, n) * diagonal(i, n);
+        sum += pow(diagonal(i, n), power);
     float(*small)[4] = cli_alloc((size_t)n, sizeof *small);
     for (int64_t i = 0; i < n; i++) {
-        double d = diagonal(i, n), rest = norm - d * d;
+        double d = diagonal(i, n), rest = sum - pow(d, power);
         small[i][0] = (float)d;
-        small[i][3] = (float)sqrt(rest > 0 ? rest : 0);
+        small[i][3] = (float)pow(rest > 0 ? rest : 0, 1 / power);
     }
     muon_group standard = *settings;
     standard.algorithm = MUON_ALGORITHM_STANDARD;
@@ -111,9 +115,63 @@ static int compare(const float *o, const double *want, int64_t n, const char *wh
         error, worst, tolerance, 10 * tolerance);
 }
 
+/* X with every row of its short side divided by the root of its row of |X X'|; returns the sum of
+ * squares. */
+static double divide_rows(float *y, int64_t rows, int64_t cols, uint64_t seed)
+{
+    int64_t m = rows < cols ? rows : cols, n = rows < cols ? cols : rows;
+    int64_t rs = rows < cols ? cols : 1, cs = rows < cols ? 1 : cols;
+    double all = 0;
+    float *x = tensors_alloc((size_t)(rows * cols) * sizeof *x);
+    bench_matrix_fill(x, rows, cols, seed);
+    for (int64_t i = 0; i < m; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < m; j++) {
+            double product = 0;
+            for (int64_t k = 0; k < n; k++)
+                product += (double)x[i * rs + k * cs] * (double)x[j * rs + k * cs];
+            sum += fabs(product);
+        }
+        for (int64_t k = 0; k < n; k++) {
+            double value = (double)x[i * rs + k * cs] / sqrt(sum);
+            y[i * rs + k * cs] = (float)value;
+            all += value * value;
+        }
+    }
+    free(x);
+    return all;
+}
+
+static int check_by_rows(const float *o, int64_t rows, int64_t cols, uint64_t seed,
+                         const muon_group *settings, const char *where)
+{
+    float *y = tensors_alloc((size_t)(rows * cols) * sizeof *y);
+    muon_schedule schedule = {.norm_scale = 1};
+    muon_group same = *settings;
+    muon_ortho *ortho = NULL;
+    int code = CLI_DONE;
+    if (muon_group_get_schedule(settings, rows, cols, 0, &schedule, sizeof schedule) != MUON_OK)
+        code = cli_fail_library();
+    same.normalization = MUON_NORM_FROBENIUS;
+    same.norm_scale = schedule.norm_scale / sqrt(divide_rows(y, rows, cols, seed));
+    if (code != CLI_DONE || muon_ortho_create(&ortho, 1, rows, cols, &same, 0, NULL) != MUON_OK ||
+        muon_ortho_run(ortho, y, y) != MUON_OK)
+        code = code == CLI_DONE ? cli_fail_library() : code;
+    muon_ortho_destroy(ortho);
+    double *want = cli_alloc((size_t)(rows * cols), sizeof *want);
+    for (int64_t i = 0; i < rows * cols; i++)
+        want[i] = (double)y[i];
+    if (code == CLI_DONE) code = compare(o, want, rows * cols, where);
+    free(want);
+    free(y);
+    return code;
+}
+
 int bench_matrix_check(const float *o, int64_t rows, int64_t cols, uint64_t seed,
                        const muon_group *settings, const char *where)
 {
+    if (settings->normalization == MUON_NORM_AOL)
+        return check_by_rows(o, rows, cols, seed, settings, where);
     int64_t n = rows < cols ? rows : cols;
     double *p = cli_alloc((size_t)n, sizeof *p);
     int code = evaluate(p, n, settings);

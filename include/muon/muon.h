@@ -10,9 +10,9 @@
  *   4. Attention layers, QK-clip   9. Orthogonalization alone
  *   5. Many ranks                 10. The backend
  *
- * The other headers are muon/plan.h (what a step will do, and how long it will take),
- * muon/checkpoint.h (saving and loading), muon/safetensors.h (files), muon/comm.h (transports) and
- * muon/muon_mpi.h (MPI).
+ * The other headers are muon/plan.h (what a step will do, and how long it will take), muon/route.h
+ * (the same, piece by piece, for other engines), muon/checkpoint.h (saving and loading),
+ * muon/safetensors.h (files), muon/comm.h (transports) and muon/muon_mpi.h (MPI).
  *
  * A first program (examples/first_step.c is the complete version):
  *

@@ -3,6 +3,11 @@ $ muonctl bench ns:3x5x4 ns:97x33 ns:40x40@coefficients=deepseek_v4,algorithm=gr
 {"problem":"ns:3x5x4","seconds":*,"rate":*,"peak":*,"ratio":*,"threads":*,"unit":"GFLOP/s","algorithm":"symmetric","best_of":1,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
 {"problem":"ns:97x33","seconds":*,"rate":*,"peak":*,"ratio":*,"threads":*,"unit":"GFLOP/s","algorithm":"gram","best_of":1,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
 {"problem":"ns:40x40@coefficients=deepseek_v4,algorithm=gram","seconds":*,"algorithm":"gram","best_of":1,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
+$ muonctl bench ns:3x5x4@normalization=aol ns:97x33@normalization=schatten4,norm_scale=1.1 ns:33x97@normalization=aol,coefficients=polar_express,algorithm=gram ns:40x40@coefficients=cubic5 --repeat 1 --min-time 0
+{"problem":"ns:3x5x4@normalization=aol",*"verified":true,* (glob)
+{"problem":"ns:97x33@normalization=schatten4,norm_scale=1.1",*"verified":true,* (glob)
+{"problem":"ns:33x97@normalization=aol,coefficients=polar_express,algorithm=gram",*"verified":true,* (glob)
+{"problem":"ns:40x40@coefficients=cubic5",*"verified":true,* (glob)
 $ muonctl bench adamw:1M momentum:1M update:1M norm:1M --repeat 3 --min-time 0 --threads 2
 {"problem":"adamw:1M",*"threads":2,"unit":"GB/s","algorithm":null,"best_of":3,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
 {"problem":"momentum:1M",*"threads":2,"unit":"GB/s","algorithm":null,"best_of":3,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
