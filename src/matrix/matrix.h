@@ -40,6 +40,12 @@ static inline int64_t muon__band_length(const band *b)
     return b->count * b->size;
 }
 
+/* The tensor's row (or column) of the band's row i. */
+static inline int64_t muon__band_at(const band *b, int64_t i)
+{
+    return b->start + i / b->size * b->stride + i % b->size;
+}
+
 /* How many logical matrices, or -1 if the number does not fit, which cannot be for a spec made by
  * muon__matrix_spec_create: there are never more matrices than elements. */
 int64_t muon__matrix_count(const matrix_spec *spec);

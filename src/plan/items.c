@@ -57,8 +57,13 @@ static void add_item(muon_plan *plan, size_t param, int64_t batch, band rows, ba
                      int32_t class)
 {
     if (class != PLAN_IDLE) plan->matrix_item[plan->cost.matrices++] = (uint32_t)plan->nitems;
-    plan->items[plan->nitems++] = (plan_item){
-        .param = (uint32_t)param, .class = class, .batch = batch, .rows = rows, .cols = cols};
+    plan->items[plan->nitems++] =
+        (plan_item){.param = (uint32_t)param,
+                    .class = class,
+                    .batch = batch,
+                    .rows = rows,
+                    .cols = cols,
+                    .strip = {0, muon__band_length(&rows), 0, muon__band_length(&cols)}};
 }
 
 /* The classes so far, found by what they are: a model can have as many shapes as parameters. */
@@ -203,4 +208,46 @@ muon_status muon__plan_make_items(muon_plan *plan)
     free(table.slots);
     count_elements(plan);
     return status;
+}
+
+/* ---- Where an item is */
+
+static void clip(int64_t *first, int64_t *n, int64_t begin, int64_t length)
+{
+    int64_t from = *first > begin ? *first : begin;
+    int64_t end = *first + *n < begin + length ? *first + *n : begin + length;
+    *first = from;
+    *n = end > from ? end - from : 0;
+}
+
+int muon__item_overlap(rectangle *out, const plan_item *item, const patch *p)
+{
+    rectangle r;
+    if (!muon__fold_overlap(&r, p, item->batch, &item->rows, &item->cols)) return 0;
+    clip(&r.row, &r.nrows, item->strip.row, item->strip.nrows);
+    clip(&r.col, &r.ncols, item->strip.col, item->strip.ncols);
+    if (r.nrows == 0 || r.ncols == 0) return 0;
+    *out = r;
+    return 1;
+}
+
+/* The ranges of a band that have the n elements from `at` on in them. */
+static band part_of(const band *b, int64_t at, int64_t n)
+{
+    if (b->count == 1) return (band){b->start + at, n, 1, n};
+    int64_t first = at / b->size, last = (at + n - 1) / b->size;
+    return (band){b->start + first * b->stride, b->size, last - first + 1, b->stride};
+}
+
+void muon__item_box(box *out, const muon_plan *plan, const plan_item *item)
+{
+    const plan_param *param = &plan->params[item->param];
+    const rectangle *s = &item->strip;
+    if (muon__item_numel(item) == 0) { /* a member of a team that has no part of the result */
+        *out = (box){0};
+        return;
+    }
+    band rows = part_of(&item->rows, s->row, s->nrows),
+         cols = part_of(&item->cols, s->col, s->ncols);
+    muon__fold_item(out, &param->fold, param->shape, param->ndim, item->batch, &rows, &cols);
 }

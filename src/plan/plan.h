@@ -44,10 +44,13 @@ typedef struct plan_item {
     uint32_t param;
     int32_t class; /* PLAN_IDLE: in no matrix; momentum and weight decay only */
     int64_t batch;
-    band rows, cols;
+    band rows, cols; /* of the matrix, or of what is in none */
+    rectangle strip; /* the part of it that this item is: all, unless a team shares the matrix */
     int32_t owner, wave; /* an idle item has no owner (-1): every holder decays its own part */
-    int64_t
-        slot; /* floats into the owner's buffer of the wave, where U and then O are [rows][cols] */
+    double flops;        /* that its owner spends on the matrix */
+    /* Floats into the owner's buffer of the wave, where U and then O of the strip are
+     * [strip.nrows][strip.ncols]. */
+    int64_t slot;
 } plan_item;
 
 typedef struct plan_attention {
@@ -124,14 +127,15 @@ static inline int64_t muon__plan_state_bytes(const muon_plan *plan, const plan_p
     return 0;
 }
 
-static inline int64_t muon__item_rows(const plan_item *item)
+static inline int64_t muon__item_numel(const plan_item *item)
 {
-    return muon__band_length(&item->rows);
+    return item->strip.nrows * item->strip.ncols;
 }
 
-static inline int64_t muon__item_cols(const plan_item *item)
+/* Where in the slot an element of the matrix is. */
+static inline int64_t muon__item_place(const plan_item *item, int64_t row, int64_t col)
 {
-    return muon__band_length(&item->cols);
+    return item->slot + (row - item->strip.row) * item->strip.ncols + (col - item->strip.col);
 }
 
 /* The tensor's row of the item's row i. */
@@ -139,5 +143,12 @@ static inline int64_t muon__item_row(const plan_item *item, int64_t i)
 {
     return item->rows.start + i / item->rows.size * item->rows.stride + i % item->rows.size;
 }
+
+/* What an item and a patch of its parameter have in common, in rows and columns of the matrix; 0 if
+ * nothing. */
+int muon__item_overlap(rectangle *out, const plan_item *item, const patch *p);
+
+/* A box of the tensor that has all of the item in it. */
+void muon__item_box(box *out, const muon_plan *plan, const plan_item *item);
 
 #endif

@@ -92,17 +92,19 @@ static inline chunks chunks_of(const fold *f, const patch *in, int64_t batch, co
                     .col = part.col};
 }
 
-static inline int64_t band_at(const band *b, int64_t i)
+/* Where in the shard an element of the matrix is. */
+static inline int64_t chunks_place(const chunks *p, int64_t row, int64_t col)
 {
-    return b->start + i / b->size * b->stride + i % b->size;
+    return p->batch_at + (muon__band_at(p->rows, row) - p->in->row) * p->in->row_stride +
+           (muon__band_at(p->cols, col) - p->in->col);
 }
 
 static inline void chunks_stretch(chunks *p)
 {
-    int64_t row = band_at(p->rows, p->row), col = band_at(p->cols, p->col);
+    int64_t row = muon__band_at(p->rows, p->row), col = muon__band_at(p->cols, p->col);
     int64_t end = p->part.col + p->part.ncols;
     p->index = p->batch_index + row * p->width + col;
-    p->at = p->batch_at + (row - p->in->row) * p->in->row_stride + (col - p->in->col);
+    p->at = chunks_place(p, p->row, p->col);
     p->place = (p->row - p->part.row) * p->ld + (p->col - p->part.col);
     p->left = p->cols->size - p->col % p->cols->size;
     if (p->left > end - p->col) p->left = end - p->col;
@@ -172,8 +174,8 @@ static inline int64_t place_of(const plan_item *item, const route_piece *piece, 
                                int64_t begin, int64_t *ld)
 {
     if (offset == ROUTE_SLOT) {
-        *ld = muon__item_cols(item);
-        return item->slot + begin * *ld + piece->part.col;
+        *ld = item->strip.ncols;
+        return muon__item_place(item, begin, piece->part.col);
     }
     *ld = piece->part.ncols;
     return offset + (begin - piece->part.row) * *ld;

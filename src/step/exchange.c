@@ -162,19 +162,20 @@ static void copy_unit(void *arg, int64_t index, int worker)
     const part_unit *unit = &opt->copy_units[pass->which].units[pass->first + (size_t)index];
     const route_copy *copy = &opt->route->copies[pass->which].entries[unit->index];
     const plan_item *item = &opt->plan->items[copy->item];
-    int64_t ld = muon__item_cols(item), n = copy->part.ncols;
-    float *slot = opt->wave[pass->wave % (size_t)opt->rings.waves] + item->slot + copy->part.col;
+    int64_t n = copy->part.ncols;
+    float *slots = opt->wave[pass->wave % (size_t)opt->rings.waves];
     int list = pass->which == UNPACK ? GATHER_RECEIVE : SCATTER_SEND;
     void *transit = buffer_of(opt, list, pass->wave);
     int narrow = pass->which == UNPACK && opt->plan->config.wire == MUON_BF16;
     for (int64_t i = unit->begin; i < unit->end; i++) {
         int64_t at = copy->offset + (i - copy->part.row) * n;
+        float *row = slots + muon__item_place(item, i, copy->part.col);
         if (narrow)
-            muon__bf16_load(slot + i * ld, (const uint16_t *)transit + at, n);
+            muon__bf16_load(row, (const uint16_t *)transit + at, n);
         else if (pass->which == UNPACK)
-            memcpy(slot + i * ld, (const float *)transit + at, (size_t)n * sizeof *slot);
+            memcpy(row, (const float *)transit + at, (size_t)n * sizeof *row);
         else
-            memcpy((float *)transit + at, slot + i * ld, (size_t)n * sizeof *slot);
+            memcpy((float *)transit + at, row, (size_t)n * sizeof *row);
     }
 }
 

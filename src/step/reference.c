@@ -138,11 +138,12 @@ static muon_status gather(muon_opt *opt, reference *ref, size_t index)
 /* Between the tensor and the contiguous matrix; back if `back`. */
 static void copy_matrix(reference *ref, const plan_param *param, const plan_item *item, int back)
 {
-    int64_t cols = muon__item_cols(item);
-    for (int64_t i = 0; i < muon__item_rows(item); i++) {
-        int64_t row = (item->batch * param->fold.rows + muon__item_row(item, i)) * param->fold.cols;
+    int64_t cols = item->strip.ncols;
+    for (int64_t i = 0; i < item->strip.nrows; i++) {
+        int64_t row =
+            (item->batch * param->fold.rows + muon__band_at(&item->rows, i)) * param->fold.cols;
         for (int64_t j = 0; j < cols; j++) {
-            float *in = &ref->whole[row + band_at(&item->cols, j)];
+            float *in = &ref->whole[row + muon__band_at(&item->cols, j)];
             float *out = &ref->matrix[i * cols + j];
             if (back)
                 *in = *out;
@@ -183,7 +184,7 @@ static void update_item(const muon_opt *opt, const reference *ref, const plan_it
     for (size_t i = r->patch_first[item->param]; i < r->patch_first[item->param + 1]; i++) {
         rectangle part;
         const patch *in = &r->patches[i];
-        if (!muon__fold_overlap(&part, in, item->batch, &item->rows, &item->cols)) continue;
+        if (!muon__item_overlap(&part, item, in)) continue;
         chunks p =
             chunks_of(&param->fold, in, item->batch, &item->rows, &item->cols, part, part.ncols);
         while (chunks_next(&p))

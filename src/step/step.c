@@ -97,8 +97,7 @@ static double update_rms(const muon_opt *opt)
     for (size_t i = 0; i < opt->plan->nitems; i++) {
         const plan_item *item = &opt->plan->items[i];
         if (item->class == PLAN_IDLE || !opt->active[item->param]) continue;
-        const plan_class *class = &opt->plan->classes[item->class];
-        elements += (double)class->rows * (double)class->cols;
+        elements += (double)muon__item_numel(item);
     }
     return elements > 0 ? sqrt(sum / elements) : 0;
 }

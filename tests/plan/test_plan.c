@@ -207,7 +207,7 @@ static void check_waves(const muon_plan *plan)
             assert_true(plan->order[i] >= plan->wave[w] && plan->order[i] < plan->wave[w + 1]);
             if (item->class == PLAN_IDLE) continue;
             assert_true(item->slot >= end);
-            end = item->slot + muon__item_rows(item) * muon__item_cols(item);
+            end = item->slot + muon__item_numel(item);
         }
         assert_true(end <= plan->wave_floats);
     }

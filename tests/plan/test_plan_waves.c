@@ -37,7 +37,7 @@ static void check_slots(const muon_plan *plan)
             if (item->slot < end[item->owner] || item->slot % WAVE_LINE)
                 fail_msg("wave %zu, item %u: slot %lld after %lld", w, plan->order[i],
                          (long long)item->slot, (long long)end[item->owner]);
-            end[item->owner] = item->slot + muon__item_rows(item) * muon__item_cols(item);
+            end[item->owner] = item->slot + muon__item_numel(item);
             if (end[item->owner] > plan->wave_floats)
                 fail_msg("wave %zu: rank %d has %lld floats of %lld", w, item->owner,
                          (long long)end[item->owner], (long long)plan->wave_floats);

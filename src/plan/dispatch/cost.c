@@ -128,8 +128,7 @@ static muon_status make_row(rows_maker *maker, holding_row *row, size_t item)
                          .total = numel * muon__layout_nholders(param->layout, 0),
                          .param_numel = param->numel};
     box whole;
-    muon__fold_item(&whole, &param->fold, param->shape, param->ndim, it->batch, &it->rows,
-                    &it->cols);
+    muon__item_box(&whole, plan, it);
     if (muon__layout_count(param->layout, &whole) > FEW_HOLDERS) return MUON_OK;
     TRY(grow(maker));
     TRY(muon__shares_find(&maker->shares, plan, item));

@@ -237,8 +237,11 @@ static muon_status count_flops(muon_plan *plan)
         TRY(muon__plan_class_ns(&ns, class, &plan->groups[class->group]));
         class->flops = muon__ns_flops(&ns);
     }
-    for (size_t i = 0; i < (size_t)plan->cost.matrices; i++)
-        plan->cost.flops += plan->classes[plan->items[plan->matrix_item[i]].class].flops;
+    for (size_t i = 0; i < (size_t)plan->cost.matrices; i++) {
+        plan_item *item = &plan->items[plan->matrix_item[i]];
+        item->flops = plan->classes[item->class].flops;
+        plan->cost.flops += item->flops;
+    }
     return MUON_OK;
 }
 

@@ -23,8 +23,7 @@ static muon_status deal_matrices(turns *t, const cost_order *order)
         const plan_param *param = &t->plan->params[it->param];
         const seat_group *g = &t->seats.list[t->group[item]];
         box whole;
-        muon__fold_item(&whole, &param->fold, param->shape, param->ndim, it->batch, &it->rows,
-                        &it->cols);
+        muon__item_box(&whole, t->plan, it);
         if (muon__layout_count(param->layout, &whole) == 1)
             t->seat[item] = seat_of_whole(g, param, &whole);
         else

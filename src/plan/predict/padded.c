@@ -74,7 +74,7 @@ static double measure(int64_t *floats, const padding *s, uint32_t param)
         if (s->plan->items[i].class == PLAN_IDLE) continue;
         const plan_class *class = &s->plan->classes[s->plan->items[i].class];
         flops += class->flops;
-        *floats += muon__slot_floats(class);
+        *floats += muon__matrix_floats(class);
     }
     return flops;
 }

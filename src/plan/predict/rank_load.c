@@ -36,7 +36,7 @@ static double count_flops(const route *r, const muon_plan *plan)
 {
     double flops = 0;
     for (size_t i = 0; i < r->owned_first[plan->nwaves]; i++)
-        flops += plan->classes[plan->items[r->owned[i]].class].flops;
+        flops += plan->items[r->owned[i]].flops;
     return flops;
 }
 

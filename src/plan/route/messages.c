@@ -103,8 +103,7 @@ static muon_status list_cell(builder *b, uint32_t index, size_t cell)
     int nholders = muon__layout_nholders(param->layout, cell);
     for (size_t p = 0; p < npatches; p++) {
         traveller t = {.item = index, .cell = cell, .patch = p};
-        if (!muon__fold_overlap(&t.part, &b->patches[p], item->batch, &item->rows, &item->cols))
-            continue;
+        if (!muon__item_overlap(&t.part, item, &b->patches[p])) continue;
         t.peer = sender;
         if (sender != b->r->rank) TRY(add(b, GATHER_RECEIVE, t));
         for (int h = 0; h < nholders; h++) {
@@ -122,8 +121,7 @@ static muon_status list_owned(builder *b, size_t wave)
         const plan_item *item = &b->plan->items[r->owned[i]];
         const plan_param *param = &b->plan->params[item->param];
         box whole;
-        muon__fold_item(&whole, &param->fold, param->shape, param->ndim, item->batch, &item->rows,
-                        &item->cols);
+        muon__item_box(&whole, b->plan, item);
         layout_walk walk;
         size_t cell;
         for (muon__layout_walk(&walk, param->layout, &whole); muon__layout_next(&walk, &cell);)
@@ -192,7 +190,7 @@ static muon_status make_list(builder *b, int list)
             int64_t n = first->part.nrows * first->part.ncols;
             const plan_item *item = &b->plan->items[first->item];
             if (owner_end) {
-                int64_t at = item->slot + first->part.row * first->part.ncols;
+                int64_t at = muon__item_place(item, first->part.row, first->part.col);
                 TRY(add_message(b, list, (route_message){first->peer, 1, at * size, n * size}));
             } else {
                 TRY(place(b, list, first, used));

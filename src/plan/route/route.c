@@ -10,7 +10,7 @@ enum { ALONE_BYTES = 64 * 1024 }; /* below it a message costs more than a copy *
 int muon__route_is_alone(const plan_item *item, const rectangle *part, int64_t element_bytes)
 {
     /* What is not f32 on the wire has to be widened on arrival, so it cannot arrive in place. */
-    return element_bytes == (int64_t)sizeof(float) && part->ncols == muon__item_cols(item) &&
+    return element_bytes == (int64_t)sizeof(float) && part->ncols == item->strip.ncols &&
            part->nrows * part->ncols * element_bytes >= ALONE_BYTES;
 }
 
@@ -80,7 +80,7 @@ static size_t pieces_of(const route *r, const muon_plan *plan, uint32_t item, ro
     size_t n = 0;
     for (size_t p = r->patch_first[it->param]; p < r->patch_first[it->param + 1]; p++) {
         rectangle part;
-        if (!muon__fold_overlap(&part, &r->patches[p], it->batch, &it->rows, &it->cols)) continue;
+        if (!muon__item_overlap(&part, it, &r->patches[p])) continue;
         if (pieces)
             pieces[n] = (route_piece){.item = item,
                                       .patch = (uint32_t)p,
@@ -143,7 +143,7 @@ static muon_status make_owned(route *r, const muon_plan *plan, size_t begin, siz
         for (size_t i = plan->wave[w]; i < plan->wave[w + 1]; i++) {
             const plan_item *item = &plan->items[plan->order[i]];
             if (item->owner != r->rank) continue;
-            sorted[n++] = (costed){plan->classes[item->class].flops, plan->order[i]};
+            sorted[n++] = (costed){item->flops, plan->order[i]};
         }
         size_t first = r->owned_first[w];
         if (n > first) qsort(sorted + first, n - first, sizeof *sorted, costly_first);

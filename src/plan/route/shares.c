@@ -94,13 +94,6 @@ void muon__patterns_destroy(patterns *p)
 
 /* ---- Shares */
 
-static void item_box(box *out, const muon_plan *plan, size_t item)
-{
-    const plan_item *it = &plan->items[item];
-    const plan_param *param = &plan->params[it->param];
-    muon__fold_item(out, &param->fold, param->shape, param->ndim, it->batch, &it->rows, &it->cols);
-}
-
 static muon_status find_patches(shares *s, size_t *count, const plan_param *param, size_t cell)
 {
     box at;
@@ -121,7 +114,7 @@ muon_status muon__shares_find(shares *s, const muon_plan *plan, size_t item)
     const plan_item *it = &plan->items[item];
     const plan_param *param = &plan->params[it->param];
     box whole;
-    item_box(&whole, plan, item);
+    muon__item_box(&whole, plan, &plan->items[item]);
     size_t most = (size_t)muon__layout_count(param->layout, &whole);
     s->n = 0;
     if (most > s->capacity) {
@@ -139,8 +132,7 @@ muon_status muon__shares_find(shares *s, const muon_plan *plan, size_t item)
         share found = {.cell = cell};
         for (size_t i = 0; i < npatches; i++) {
             rectangle part;
-            if (!muon__fold_overlap(&part, &s->patches[i], it->batch, &it->rows, &it->cols))
-                continue;
+            if (!muon__item_overlap(&part, it, &s->patches[i])) continue;
             int64_t numel = part.nrows * part.ncols;
             found.numel += numel;
             if (!muon__route_is_alone(it, &part, wire)) found.packed_wire += numel;
@@ -164,7 +156,7 @@ int muon__shares_sole_holder(const muon_plan *plan, size_t item)
 {
     const layout *l = plan->params[plan->items[item].param].layout;
     box whole;
-    item_box(&whole, plan, item);
+    muon__item_box(&whole, plan, &plan->items[item]);
     int sole = -1;
     layout_walk walk;
     size_t cell;

@@ -50,9 +50,4 @@ static inline int64_t muon__wire_bytes(const muon_plan *plan)
     return plan->config.wire == MUON_BF16 ? 2 : 4;
 }
 
-static inline int64_t muon__item_numel(const plan_item *item)
-{
-    return muon__item_rows(item) * muon__item_cols(item);
-}
-
 #endif

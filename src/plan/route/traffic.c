@@ -92,7 +92,7 @@ static void add_item(walker *w, size_t item, int64_t total)
     }
     wave_traffic *owner = &w->t->of[(size_t)it->owner * w->t->nwaves + (size_t)it->wave];
     owner->matrices++;
-    owner->flops += w->plan->classes[it->class].flops;
+    owner->flops += it->flops;
     if (w->replica >= 0) return; /* what each replica would need for itself is in no plan */
     w->t->useful_bytes +=
         (muon__item_numel(it) - own) * w->wire + (total - own) * (int64_t)sizeof(float);

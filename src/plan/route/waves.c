@@ -31,7 +31,7 @@ static void choose_small(muon_plan *plan, int threads, int64_t floats)
     for (size_t i = 0; i < plan->nclasses; i++) {
         plan_class *c = &plan->classes[i];
         int64_t m = c->rows < c->cols ? c->rows : c->cols;
-        c->small = threads > 1 && muon__slot_floats(c) <= floats &&
+        c->small = threads > 1 && muon__matrix_floats(c) <= floats &&
                    muon__la_symmetric_tiles(m) < (int64_t)TILES_PER_THREAD * threads;
         int64_t scratch = plan->config.orthogonalize ? 0 : muon__ns_scratch(c->rows, c->cols);
         int64_t *most = c->small ? &plan->scratch_small : &plan->scratch_large;
@@ -44,7 +44,7 @@ static int64_t largest_slot(const muon_plan *plan, int small_only)
 {
     int64_t largest = 0;
     for (size_t i = 0; i < plan->nclasses; i++) {
-        int64_t slot = muon__slot_floats(&plan->classes[i]);
+        int64_t slot = muon__matrix_floats(&plan->classes[i]);
         if (slot > largest && (plan->classes[i].small || !small_only)) largest = slot;
     }
     return largest;
@@ -73,7 +73,7 @@ static muon_status size_for_one(muon_plan *plan)
     choose_small(plan, plan->threads, INT64_MAX);
     int64_t largest = largest_slot(plan, 0), all = 0;
     for (size_t i = 0; i < (size_t)plan->cost.matrices; i++)
-        all += muon__slot_floats(&plan->classes[plan->items[plan->matrix_item[i]].class]);
+        all += muon__slot_floats(&plan->items[plan->matrix_item[i]]);
     plan->wave_floats = wanted_floats(plan, (int64_t)SMALL_PER_THREAD * plan->threads, all);
     if (plan->config.workspace_budget > 0) {
         int64_t budget = plan->config.workspace_budget / MUON__ALIGN * WAVE_LINE;
@@ -94,8 +94,7 @@ static void fill_consecutive(muon_plan *plan)
     int64_t used = 0;
     for (size_t i = 0; i < plan->nitems; i++) {
         plan_item *item = &plan->items[i];
-        int64_t slot =
-            item->class == PLAN_IDLE ? 0 : muon__slot_floats(&plan->classes[item->class]);
+        int64_t slot = item->class == PLAN_IDLE ? 0 : muon__slot_floats(item);
         if (used + slot > plan->wave_floats) {
             plan->nwaves++;
             used = 0;
@@ -222,7 +221,7 @@ static muon_status list_waves(muon_plan *plan)
         struct filled *f = &filled[item->owner];
         if (f->wave != item->wave) *f = (struct filled){.wave = item->wave};
         item->slot = f->floats;
-        f->floats += muon__slot_floats(&plan->classes[item->class]);
+        f->floats += muon__slot_floats(item);
     }
     free(filled);
     return MUON_OK;

@@ -11,7 +11,13 @@ enum {
     WAVE_FLOATS = 2 * 1024 * 1024 /* 8 MiB: what a stage leaves is in cache for the next */
 };
 
-static inline int64_t muon__slot_floats(const plan_class *c)
+static inline int64_t muon__slot_floats(const plan_item *item)
+{
+    return (muon__item_numel(item) + WAVE_LINE - 1) / WAVE_LINE * WAVE_LINE;
+}
+
+/* The slot of a whole matrix of a class. */
+static inline int64_t muon__matrix_floats(const plan_class *c)
 {
     return (c->rows * c->cols + WAVE_LINE - 1) / WAVE_LINE * WAVE_LINE;
 }

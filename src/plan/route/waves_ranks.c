@@ -38,7 +38,7 @@ static muon_status list_owned(owners *o, const muon_plan *plan)
     for (size_t i = 0; i < matrices; i++) {
         const plan_item *item = &plan->items[plan->matrix_item[i]];
         o->first[item->owner + 1]++;
-        floats[item->owner] += muon__slot_floats(&plan->classes[item->class]);
+        floats[item->owner] += muon__slot_floats(item);
     }
     for (size_t r = 0; r < nranks; r++) {
         if (o->first[r + 1] > o->most) o->most = o->first[r + 1];
@@ -86,12 +86,12 @@ typedef struct spreader {
 
 static int64_t slot_of(const spreader *s, uint32_t item)
 {
-    return muon__slot_floats(&s->plan->classes[s->plan->items[item].class]);
+    return muon__slot_floats(&s->plan->items[item]);
 }
 
 static double flops_of(const spreader *s, uint32_t item)
 {
-    return s->plan->classes[s->plan->items[item].class].flops;
+    return s->plan->items[item].flops;
 }
 
 /* Moves local items to an end until that hides a transfer; no more than half of them in work, so that
