@@ -58,6 +58,8 @@ static const field top_fields[] = {
     {.key = "path", .type = FIELD_CHOICE, .offset = offsetof(top, muon.path), .choices = paths},
     {.key = "in_flight", .type = FIELD_INT, .offset = offsetof(top, muon.in_flight)},
     {.key = "timeout", .type = FIELD_NUMBER, .offset = offsetof(top, muon.timeout)},
+    {.key = "team_max", .type = FIELD_INT64, .offset = offsetof(top, muon.team_max)},
+    {.key = "team_min", .type = FIELD_INT64, .offset = offsetof(top, muon.team_min)},
 };
 
 static const field machine_fields[] = {
@@ -69,6 +71,7 @@ static const field machine_fields[] = {
     {.key = "ranks_per_node",
      .type = FIELD_INT64,
      .offset = offsetof(muon_machine, ranks_per_node)},
+    {.key = "latency", .type = FIELD_NUMBER, .offset = offsetof(muon_machine, latency)},
 };
 
 /* Once, at the place where it is written; the groups then take it without looking. */

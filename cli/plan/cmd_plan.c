@@ -103,8 +103,8 @@ typedef struct machine_profile {
 } machine_profile;
 
 static const machine_profile profiles[] = {
-    {"cpu", {1.5e12, 20e9, 6e9, 8}, MUON_F32},
-    {"gpu", {400e12, 300e9, 40e9, 8}, MUON_BF16},
+    {"cpu", {1.5e12, 20e9, 6e9, 8, 1e-5}, MUON_F32},
+    {"gpu", {400e12, 300e9, 40e9, 8, 1e-5}, MUON_BF16},
 };
 
 /* A config file has a machine of its own, unless a profile is asked for. */

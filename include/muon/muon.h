@@ -490,6 +490,7 @@ typedef struct muon_machine {
     double node_bandwidth;  /* bytes per second and direction of a rank, inside a node: 20e9 */
     double bandwidth;       /* between nodes: 6e9 */
     int64_t ranks_per_node; /* 8: ranks 0 to 7 share the first node, and so on */
+    double latency;         /* seconds of an exchange between ranks besides its bytes: 1e-5 */
 } muon_machine;
 
 typedef enum muon_path {
@@ -551,6 +552,11 @@ typedef struct muon_config {
     /* 1: offloaded state goes through the page cache, whose size the budget does not limit; 0: it
      * bypasses the page cache (O_DIRECT) where the file system allows it. */
     int64_t offload_cached;
+    /* Where ranks outnumber matrices, one matrix is computed by a team of ranks, if that makes the step
+     * shorter on config.machine. No bit of the result changes. With an orthogonalize callback there
+     * are no teams. */
+    int64_t team_max; /* ranks of a team at most, up to 64; 1: no teams; 0: as many as are of use */
+    int64_t team_min; /* for tests: every matrix has a team of this many ranks, or of all: 1 */
 } muon_config;
 
 MUON_API void muon_config_init(muon_config *config, size_t struct_size);

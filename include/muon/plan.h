@@ -96,12 +96,14 @@ MUON_API muon_status muon_plan_cut_band(const muon_plan *plan, size_t param, int
 
 /* What one rank has to do in a step. Messages and bytes are exactly what a step counts. */
 typedef struct muon_rank_load {
-    int64_t matrices; /* that it orthogonalizes */
+    int64_t matrices; /* that it orthogonalizes, alone or in a team */
     double flops;
     int64_t messages_sent, messages_received;
     int64_t bytes_sent, bytes_received;
     int64_t state_bytes, workspace_bytes;
     double work_seconds, message_seconds; /* predicted from config.machine */
+    int64_t teams;                        /* of the matrices, so many are shared with other ranks */
+    double exchange_seconds; /* of the messages, those inside teams; predicted like the others */
 } muon_rank_load;
 
 MUON_API muon_status muon_plan_get_rank(const muon_plan *plan, int rank, muon_rank_load *load,

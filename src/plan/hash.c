@@ -79,12 +79,21 @@ uint64_t muon__plan_hash_config(const muon_plan *plan)
 {
     uint64_t hash = MUON__DIGEST_START;
     const muon_config *c = &plan->config;
-    const double reals[] = {c->qk_threshold, c->clip_norm, c->machine.flops,
-                            c->machine.node_bandwidth, c->machine.bandwidth};
-    const int64_t words[] = {
-        c->qk_log_only,           (int64_t)c->wire,    (int64_t)c->seed, (int64_t)c->missing_grad,
-        c->orthogonalize != NULL, c->workspace_budget, plan->nranks,     c->machine.ranks_per_node,
-        (int64_t)c->path,         c->in_flight};
+    const double reals[] = {
+        c->qk_threshold,      c->clip_norm,       c->machine.flops, c->machine.node_bandwidth,
+        c->machine.bandwidth, c->machine.latency};
+    const int64_t words[] = {c->qk_log_only,
+                             (int64_t)c->wire,
+                             (int64_t)c->seed,
+                             (int64_t)c->missing_grad,
+                             c->orthogonalize != NULL,
+                             c->workspace_budget,
+                             plan->nranks,
+                             c->machine.ranks_per_node,
+                             (int64_t)c->path,
+                             c->in_flight,
+                             c->team_max,
+                             c->team_min};
     muon__digest_reals(&hash, reals, COUNT(reals));
     muon__digest_words(&hash, words, COUNT(words));
     muon__digest_text(&hash, plan->la->name);
@@ -93,19 +102,15 @@ uint64_t muon__plan_hash_config(const muon_plan *plan)
 
 static void add_item(uint64_t *hash, const plan_item *item, int nranks)
 {
-    const int64_t words[] = {item->param,
-                             item->class,
-                             item->batch,
-                             item->owner,
-                             nranks > 1 ? item->wave : 0,
-                             item->rows.start,
-                             item->rows.size,
-                             item->rows.count,
-                             item->rows.stride,
-                             item->cols.start,
-                             item->cols.size,
-                             item->cols.count,
-                             item->cols.stride};
+    const int64_t words[] = {item->param,       item->class,
+                             item->batch,       item->owner,
+                             item->team,        item->strip.row,
+                             item->strip.nrows, item->strip.col,
+                             item->strip.ncols, nranks > 1 ? item->wave : 0,
+                             item->rows.start,  item->rows.size,
+                             item->rows.count,  item->rows.stride,
+                             item->cols.start,  item->cols.size,
+                             item->cols.count,  item->cols.stride};
     muon__digest_words(hash, words, COUNT(words));
 }
 

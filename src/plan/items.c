@@ -4,6 +4,7 @@
 #include "plan/plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Three hundred times the experts of the largest models; more are a mistake in a shape or a text, and
  * would take memory and minutes. */
@@ -63,7 +64,8 @@ static void add_item(muon_plan *plan, size_t param, int64_t batch, band rows, ba
                     .batch = batch,
                     .rows = rows,
                     .cols = cols,
-                    .strip = {0, muon__band_length(&rows), 0, muon__band_length(&cols)}};
+                    .strip = {0, muon__band_length(&rows), 0, muon__band_length(&cols)},
+                    .team = PLAN_NO_TEAM};
 }
 
 /* The classes so far, found by what they are: a model can have as many shapes as parameters. */
@@ -208,6 +210,61 @@ muon_status muon__plan_make_items(muon_plan *plan)
     free(table.slots);
     count_elements(plan);
     return status;
+}
+
+/* ---- Without teams */
+
+static muon_status join_strips(muon_plan *out, const muon_plan *plan)
+{
+    TRY(CALLOC(&out->items, plan->nitems, "logical matrices"));
+    TRY(CALLOC(&out->classes, plan->nclasses, "shapes"));
+    TRY(CALLOC(&out->matrix_item, (size_t)plan->cost.matrices, "logical matrices"));
+    if (plan->nclasses) memcpy(out->classes, plan->classes, plan->nclasses * sizeof *plan->classes);
+    for (size_t i = 0; i < plan->nclasses; i++)
+        out->classes[i].alone = 0;
+    size_t matrix = 0;
+    for (size_t i = 0; i < plan->nitems; i++) {
+        const plan_item *from = &plan->items[i];
+        if (from->team != PLAN_NO_TEAM && plan->teams[from->team].first != i) continue;
+        plan_item *item = &out->items[out->nitems++];
+        *item = *from;
+        if (item->class == PLAN_IDLE) continue;
+        item->team = PLAN_NO_TEAM;
+        item->strip =
+            (rectangle){0, muon__band_length(&item->rows), 0, muon__band_length(&item->cols)};
+        item->flops = plan->classes[item->class].flops;
+        out->classes[item->class].alone++;
+        out->matrix_item[matrix++] = (uint32_t)out->nitems - 1;
+    }
+    return MUON_OK;
+}
+
+muon_status muon__plan_without_teams(muon_plan *out, const muon_plan *plan)
+{
+    *out = *plan;
+    out->items = NULL;
+    out->nitems = 0;
+    out->classes = NULL;
+    out->matrix_item = NULL;
+    out->teams = NULL;
+    out->nteams = 0;
+    out->shapes = NULL;
+    out->nshapes = 0;
+    out->scratch_team = 0;
+    out->config.workspace_budget = 0;
+    muon_status status = join_strips(out, plan);
+    if (status != MUON_OK) muon__plan_free_items(out);
+    return status;
+}
+
+void muon__plan_free_items(muon_plan *plan)
+{
+    free(plan->items);
+    free(plan->classes);
+    free(plan->matrix_item);
+    plan->items = NULL;
+    plan->classes = NULL;
+    plan->matrix_item = NULL;
 }
 
 /* ---- Where an item is */

@@ -13,6 +13,7 @@
 #include "ns/newton_schulz.h"
 #include "plan/layout/fold.h"
 #include "plan/layout/layout.h"
+#include "plan/team/shape.h"
 
 typedef struct plan_param {
     char *name;
@@ -34,8 +35,9 @@ typedef struct plan_class {
     int group;
     int64_t rows, cols;
     int transposed;
-    int small;    /* runs on one thread beside others; else all threads share it */
-    double flops; /* of one orthogonalization, with the settings the plan was made with */
+    int small;     /* runs on one thread beside others; else all threads share it */
+    double flops;  /* of one orthogonalization, with the settings the plan was made with */
+    int64_t alone; /* so many matrices have one owner */
 } plan_class;
 
 enum { PLAN_IDLE = -1 };
@@ -47,11 +49,21 @@ typedef struct plan_item {
     band rows, cols; /* of the matrix, or of what is in none */
     rectangle strip; /* the part of it that this item is: all, unless a team shares the matrix */
     int32_t owner, wave; /* an idle item has no owner (-1): every holder decays its own part */
+    int32_t team;        /* PLAN_NO_TEAM, or an index of plan->teams */
     double flops;        /* that its owner spends on the matrix */
     /* Floats into the owner's buffer of the wave, where U and then O of the strip are
      * [strip.nrows][strip.ncols]. */
     int64_t slot;
 } plan_item;
+
+enum { PLAN_NO_TEAM = -1 };
+
+/* Ranks that share a matrix: the owners of its strips. A rank works on its teams' matrices in the order of
+ * plan->teams, so that no two ranks wait for each other. */
+typedef struct plan_team {
+    uint32_t first; /* items[first] .. are the strips, one for each member */
+    int32_t shape;  /* of plan->shapes */
+} plan_team;
 
 typedef struct plan_attention {
     muon_attention settings;
@@ -72,7 +84,12 @@ struct muon_plan {
     size_t nclasses;
     plan_item *items; /* in the order of parameters */
     size_t nitems;
-    uint32_t *matrix_item; /* [cost.matrices] the items that are matrices */
+    uint32_t
+        *matrix_item; /* [cost.matrices] the items that are matrices; of a team, the first strip */
+    plan_team *teams;
+    size_t nteams;
+    team_shape *shapes;
+    size_t nshapes;
     int nranks;
     mesh *meshes;
     size_t nmeshes;
@@ -84,9 +101,15 @@ struct muon_plan {
     int64_t wave_floats;   /* of the buffer that holds what any owner has in any wave */
     int64_t scratch_large; /* floats for one matrix that all threads share */
     int64_t scratch_small; /* floats for each thread that runs matrices of its own */
+    int64_t scratch_team;  /* floats for one matrix that a team shares */
     muon_plan_cost cost;
     uint64_t hash;
 };
+
+/* A plan in which every matrix is one item, nothing is relayed, and no budget counts: to see what other owners and waves would
+ * make of it. It borrows everything from `plan` but items and classes, which waves change. */
+muon_status muon__plan_without_teams(muon_plan *out, const muon_plan *plan);
+void muon__plan_free_items(muon_plan *plan); /* of such a plan */
 
 /* The stages of muon_plan_create, in order. Each leaves the plan destroyable when it fails. */
 muon_status muon__plan_load_groups(muon_plan *plan, const muon_config *config);
@@ -127,6 +150,17 @@ static inline int64_t muon__plan_state_bytes(const muon_plan *plan, const plan_p
     return 0;
 }
 
+/* Which member of its team an item's owner is. */
+static inline int muon__item_member(const muon_plan *plan, const plan_item *item)
+{
+    return (int)(item - plan->items - plan->teams[item->team].first);
+}
+
+static inline const team_shape *muon__item_shape(const muon_plan *plan, const plan_item *item)
+{
+    return &plan->shapes[plan->teams[item->team].shape];
+}
+
 static inline int64_t muon__item_numel(const plan_item *item)
 {
     return item->strip.nrows * item->strip.ncols;
@@ -136,12 +170,6 @@ static inline int64_t muon__item_numel(const plan_item *item)
 static inline int64_t muon__item_place(const plan_item *item, int64_t row, int64_t col)
 {
     return item->slot + (row - item->strip.row) * item->strip.ncols + (col - item->strip.col);
-}
-
-/* The tensor's row of the item's row i. */
-static inline int64_t muon__item_row(const plan_item *item, int64_t i)
-{
-    return item->rows.start + i / item->rows.size * item->rows.stride + i % item->rows.size;
 }
 
 /* What an item and a patch of its parameter have in common, in rows and columns of the matrix; 0 if

@@ -7,15 +7,21 @@
 
 #define MAX_THREADS 1024
 #define MAX_RANKS   (1 << 20)
+#define MAX_TEAM    64
 
 static const muon_config config_defaults = {
     .struct_size = sizeof(muon_config),
     .qk_threshold = 100,
     .wire = MUON_F32,
     .missing_grad = MUON_MISSING_GRAD_ERROR,
-    .machine = {.flops = 1.5e12, .node_bandwidth = 20e9, .bandwidth = 6e9, .ranks_per_node = 8},
+    .machine = {.flops = 1.5e12,
+                .node_bandwidth = 20e9,
+                .bandwidth = 6e9,
+                .ranks_per_node = 8,
+                .latency = 1e-5},
     .in_flight = 3,
     .timeout = 600,
+    .team_min = 1,
 };
 
 void muon_config_init(muon_config *config, size_t struct_size)
@@ -65,6 +71,8 @@ static muon_status check_machine(const muon_machine *m)
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
         REQUIRE(rates[i].value > 0 && isfinite(rates[i].value), E_VALUE,
                 "machine.%s is %g, must be finite and above 0", rates[i].name, rates[i].value);
+    REQUIRE(m->latency >= 0 && isfinite(m->latency), E_VALUE,
+            "machine.latency is %g, must be finite and at least 0 seconds", m->latency);
     REQUIRE(m->ranks_per_node >= 1, E_VALUE, "machine.ranks_per_node is %lld, must be at least 1",
             (long long)m->ranks_per_node);
     return MUON_OK;
@@ -81,6 +89,10 @@ static muon_status check_ranks(const muon_config *config)
             "path is %d, which is not a muon_path", (int)config->path);
     REQUIRE(config->in_flight >= 1 && config->in_flight <= 3, E_VALUE,
             "in_flight is %d, must be 1..3", config->in_flight);
+    REQUIRE(config->team_max >= 0 && config->team_max <= MAX_TEAM, E_VALUE,
+            "team_max is %lld, must be 0..%d", (long long)config->team_max, MAX_TEAM);
+    REQUIRE(config->team_min >= 1 && config->team_min <= MAX_TEAM, E_VALUE,
+            "team_min is %lld, must be 1..%d", (long long)config->team_min, MAX_TEAM);
     REQUIRE(config->timeout > 0 && isfinite(config->timeout), E_VALUE,
             "timeout is %g, must be finite and above 0 seconds", config->timeout);
     return MUON_OK;

@@ -224,8 +224,11 @@ static muon_status run(dispatch *d, outcome *best, outcome *next)
     if (best->bytes_max > padded.bytes_max && best->bytes_mean <= padded.bytes_max)
         try_targets(d, best, next, padded.bytes_max, 1);
     TRY(muon__dispatch_small(best->owner, plan, &d->model.patterns, &d->order));
-    for (size_t i = 0; i < (size_t)plan->cost.matrices; i++)
-        plan->items[plan->matrix_item[i]].owner = best->owner[plan->matrix_item[i]];
+    for (size_t i = 0; i < (size_t)plan->cost.matrices; i++) {
+        plan_item *item = &plan->items[plan->matrix_item[i]];
+        item->owner = best->owner[plan->matrix_item[i]];
+        plan->classes[item->class].alone++;
+    }
     return MUON_OK;
 }
 
@@ -233,6 +236,7 @@ static muon_status count_flops(muon_plan *plan)
 {
     for (size_t i = 0; i < plan->nclasses; i++) {
         plan_class *class = &plan->classes[i];
+        class->alone = 0;
         ns_plan ns;
         TRY(muon__plan_class_ns(&ns, class, &plan->groups[class->group]));
         class->flops = muon__ns_flops(&ns);
@@ -250,7 +254,11 @@ muon_status muon__plan_choose_owners(muon_plan *plan)
     TRY(count_flops(plan));
     for (size_t i = 0; i < plan->nitems; i++)
         plan->items[i].owner = plan->items[i].class == PLAN_IDLE ? -1 : 0;
-    if (plan->nranks == 1) return MUON_OK;
+    if (plan->nranks == 1) {
+        for (size_t i = 0; i < (size_t)plan->cost.matrices; i++)
+            plan->classes[plan->items[plan->matrix_item[i]].class].alone++;
+        return MUON_OK;
+    }
     dispatch d = {.plan = plan};
     outcome best = {0}, next = {0};
     muon_status status = run(&d, &best, &next);

@@ -1,16 +1,35 @@
 #include "plan/dispatch/makespan.h"
 
-#include "base/memory.h"
 #include "plan/route/waves.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- One rank */
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
 
 static double seconds(const muon_machine *m, int64_t bytes, int64_t near)
 {
     return (double)near / m->node_bandwidth + (double)(bytes - near) / m->bandwidth;
+}
+
+static double exchange_seconds(const muon_machine *m, const wave_traffic *at)
+{
+    double out = seconds(m, at->team_sent, at->team_sent_near);
+    double in = seconds(m, at->team_received, at->team_received_near);
+    return larger(out, in) + (double)at->team_rounds * m->latency;
+}
+
+/* Of an owner: what it gets before it can begin, and what is left when it is done. */
+static double gather_seconds(const muon_machine *m, const wave_traffic *at)
+{
+    return seconds(m, at->gather_received, at->gather_received_near);
+}
+
+static double scatter_seconds(const muon_machine *m, const wave_traffic *at)
+{
+    return seconds(m, at->scatter_sent, at->scatter_sent_near);
 }
 
 /* What a rank has to wait for because no work is there to hide it: the gather of its first wave that
@@ -20,7 +39,7 @@ static double fill_seconds(const traffic *t, const muon_machine *m, size_t rank)
     double fill = 0, work = 0;
     for (size_t w = 0; w < t->nwaves; w++) {
         const wave_traffic *at = muon__traffic_at(t, rank, w);
-        double gather = seconds(m, at->gather_received, at->gather_received_near);
+        double gather = gather_seconds(m, at);
         if (gather > work) fill += gather - work;
         if (gather > 0) break;
         work += at->flops / m->flops;
@@ -28,7 +47,7 @@ static double fill_seconds(const traffic *t, const muon_machine *m, size_t rank)
     work = 0;
     for (size_t w = t->nwaves; w-- > 0;) {
         const wave_traffic *at = muon__traffic_at(t, rank, w);
-        double scatter = seconds(m, at->scatter_sent, at->scatter_sent_near);
+        double scatter = scatter_seconds(m, at);
         if (scatter > work) fill += scatter - work;
         if (scatter > 0) break;
         work += at->flops / m->flops;
@@ -40,18 +59,26 @@ rank_sum muon__makespan_of_rank(const traffic *t, const muon_machine *m, size_t 
 {
     rank_sum sum = {0};
     int64_t sent_near = 0, received_near = 0;
+    double longest = 0; /* of the paths through a wave */
     for (size_t w = 0; w < t->nwaves; w++) {
         const wave_traffic *at = muon__traffic_at(t, rank, w);
+        double work = at->flops / m->flops, exchange = exchange_seconds(m, at);
         sum.matrices += at->matrices;
-        sum.work += at->flops / m->flops;
+        sum.work += work;
+        sum.exchange += exchange;
         sum.sent += at->gather_sent + at->scatter_sent;
         sum.received += at->gather_received + at->scatter_received;
         sent_near += at->gather_sent_near + at->scatter_sent_near;
         received_near += at->gather_received_near + at->scatter_received_near;
+        longest = larger(longest, gather_seconds(m, at) + work + exchange + scatter_seconds(m, at));
     }
     double out = seconds(m, sum.sent, sent_near), in = seconds(m, sum.received, received_near);
-    double messages = out > in ? out : in;
-    sum.seconds = (sum.work > messages ? sum.work : messages) + fill_seconds(t, m, rank);
+    double busy = sum.work + sum.exchange + fill_seconds(t, m, rank);
+    sum.seconds = larger(larger(busy, longest), larger(out, in));
+    for (size_t w = 0; w < t->nwaves; w++) {
+        sum.sent += muon__traffic_at(t, rank, w)->team_sent;
+        sum.received += muon__traffic_at(t, rank, w)->team_received;
+    }
     return sum;
 }
 
@@ -67,18 +94,18 @@ static void find_worst(muon_scheme_cost *out, const traffic *t, const muon_machi
     }
 }
 
-/* A plan that borrows everything but its items and classes, which waves change. */
-static muon_status copy_plan(muon_plan *out, const muon_plan *plan)
+muon_status muon__makespan_of_plan(double *out, const muon_plan *plan)
 {
-    *out = *plan;
-    out->items = NULL;
-    out->classes = NULL;
-    out->config.workspace_budget = 0;
-    TRY(CALLOC(&out->items, plan->nitems, "logical matrices"));
-    TRY(CALLOC(&out->classes, plan->nclasses, "shapes"));
-    if (plan->nitems) memcpy(out->items, plan->items, plan->nitems * sizeof *plan->items);
-    if (plan->nclasses) memcpy(out->classes, plan->classes, plan->nclasses * sizeof *plan->classes);
-    return MUON_OK;
+    patterns p = {0};
+    traffic t = {0};
+    muon_scheme_cost worst = {0};
+    TRY(muon__patterns_create(&p, plan));
+    muon_status status = muon__traffic_create(&t, plan, &p);
+    if (status == MUON_OK) find_worst(&worst, &t, &plan->config.machine);
+    muon__traffic_destroy(&t);
+    muon__patterns_destroy(&p);
+    *out = worst.makespan;
+    return status;
 }
 
 typedef struct trial {
@@ -88,8 +115,7 @@ typedef struct trial {
 
 static void destroy(trial *t)
 {
-    free(t->plan.items);
-    free(t->plan.classes);
+    muon__plan_free_items(&t->plan);
     muon__traffic_destroy(&t->t);
 }
 
@@ -105,7 +131,7 @@ muon_status muon__makespan_of_owners(muon_scheme_cost *out, const muon_plan *pla
                                      const patterns *p, const int32_t *owner)
 {
     trial t = {.t = {0}};
-    muon_status status = copy_plan(&t.plan, plan);
+    muon_status status = muon__plan_without_teams(&t.plan, plan);
     if (status == MUON_OK) status = try_owners(&t, p, owner);
     if (status == MUON_OK) find_worst(out, &t.t, &plan->config.machine);
     destroy(&t);
@@ -136,7 +162,7 @@ static muon_status try_turns(trial *t, const turns *from, const patterns *p)
 muon_status muon__makespan_of_turns(muon_scheme_cost *out, const turns *t, const patterns *p)
 {
     trial made = {.t = {0}};
-    muon_status status = copy_plan(&made.plan, t->plan);
+    muon_status status = muon__plan_without_teams(&made.plan, t->plan);
     if (status == MUON_OK) status = try_turns(&made, t, p);
     if (status == MUON_OK) find_worst(out, &made.t, &t->plan->config.machine);
     destroy(&made);

@@ -8,11 +8,15 @@
 
 typedef struct rank_sum {
     int64_t matrices, sent, received;
-    double work;    /* seconds */
-    double seconds; /* until it has done and sent everything */
+    double work;     /* seconds */
+    double exchange; /* seconds with members of its teams: nothing hides them */
+    double seconds;  /* until it has done and sent everything */
 } rank_sum;
 
 rank_sum muon__makespan_of_rank(const traffic *t, const muon_machine *m, size_t rank);
+
+/* Of the plan as it is. */
+muon_status muon__makespan_of_plan(double *out, const muon_plan *plan);
 
 /* Of the plan with other owners, [nitems], in waves of their own. Waves are sized for speed: a budget
  * does not count. */

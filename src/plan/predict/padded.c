@@ -140,7 +140,8 @@ static muon_status pad(muon_scheme_cost *out, padding *s)
     for (int r = 0; r < s->plan->nranks; r++) {
         const padded_load *rank = &s->ranks[r];
         double fill = floats <= WAVE_FLOATS ? rank->fill : fmin(rank->fill, rank->fill_least);
-        out->makespan = fmax(out->makespan, muon__load_seconds(&rank->load) + fill);
+        double seconds = fmax(rank->load.work + fill, fmax(rank->load.in, rank->load.out));
+        out->makespan = fmax(out->makespan, seconds);
         if (whole(rank->bytes) > out->bytes_max) out->bytes_max = whole(rank->bytes);
     }
     return MUON_OK;

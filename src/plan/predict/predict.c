@@ -122,10 +122,14 @@ muon_status muon_plan_predict_scheme(const muon_plan *plan, muon_scheme scheme,
             "muon_plan_predict_scheme: %d is not a scheme", (int)scheme);
     patterns found = {0};
     muon_scheme_cost c;
-    TRY(muon__patterns_create(&found, plan));
-    muon_status status = scheme == MUON_SCHEME_PADDED ? predict_padded(&c, plan, &found)
-                                                      : predict_round_robin(&c, plan, &found);
+    muon_plan whole;
+    TRY(muon__plan_without_teams(&whole, plan));
+    muon_status status = muon__patterns_create(&found, &whole);
+    if (status == MUON_OK)
+        status = scheme == MUON_SCHEME_PADDED ? predict_padded(&c, &whole, &found)
+                                              : predict_round_robin(&c, &whole, &found);
     muon__patterns_destroy(&found);
+    muon__plan_free_items(&whole);
     TRY(status);
     return muon__struct_store(cost, cost_size, &c, sizeof c, "muon_scheme_cost");
 }

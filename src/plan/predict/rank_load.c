@@ -32,6 +32,38 @@ static traffic count_waves(const route *r, const muon_plan *plan, size_t begin, 
     return t;
 }
 
+/* What it exchanges with the members of its teams. */
+typedef struct exchanged {
+    int64_t teams, messages_sent, messages_received, bytes_sent, bytes_received;
+    double seconds;
+} exchanged;
+
+static exchanged count_teams(const route *r, const muon_plan *plan)
+{
+    exchanged sum = {0};
+    for (size_t i = 0; i < r->owned_first[plan->nwaves]; i++) {
+        const plan_item *item = &plan->items[r->owned[i]];
+        if (item->team == PLAN_NO_TEAM) continue;
+        const team_shape *shape = muon__item_shape(plan, item);
+        int member = muon__item_member(plan, item);
+        team_traffic t = muon__team_traffic(shape, member);
+        double out = 0, in = 0;
+        for (int k = 0; k < shape->size; k++) {
+            if (k == member) continue;
+            double rate = rate_to(plan, r->rank, (item - member + k)->owner);
+            out += (double)t.sent_each / rate;
+            in += (double)muon__team_traffic(shape, k).sent_each / rate;
+        }
+        sum.teams++;
+        sum.messages_sent += t.messages_sent;
+        sum.messages_received += t.messages_received;
+        sum.bytes_sent += t.sent;
+        sum.bytes_received += t.received;
+        sum.seconds += (out > in ? out : in) + t.rounds * plan->config.machine.latency;
+    }
+    return sum;
+}
+
 static double count_flops(const route *r, const muon_plan *plan)
 {
     double flops = 0;
@@ -68,19 +100,23 @@ muon_status muon_plan_get_rank(const muon_plan *plan, int rank, muon_rank_load *
     route *r = NULL;
     TRY(muon__route_create(&r, plan, rank));
     traffic t = count_waves(r, plan, 0, plan->nwaves);
+    exchanged x = count_teams(r, plan);
     muon_rank_load found = {
         .matrices = (int64_t)r->owned_first[plan->nwaves],
         .flops = count_flops(r, plan),
-        .messages_sent = t.messages[GATHER_SEND] + t.messages[SCATTER_SEND],
-        .messages_received = t.messages[GATHER_RECEIVE] + t.messages[SCATTER_RECEIVE],
-        .bytes_sent = t.bytes[GATHER_SEND] + t.bytes[SCATTER_SEND],
-        .bytes_received = t.bytes[GATHER_RECEIVE] + t.bytes[SCATTER_RECEIVE],
+        .messages_sent = t.messages[GATHER_SEND] + t.messages[SCATTER_SEND] + x.messages_sent,
+        .messages_received =
+            t.messages[GATHER_RECEIVE] + t.messages[SCATTER_RECEIVE] + x.messages_received,
+        .bytes_sent = t.bytes[GATHER_SEND] + t.bytes[SCATTER_SEND] + x.bytes_sent,
+        .bytes_received = t.bytes[GATHER_RECEIVE] + t.bytes[SCATTER_RECEIVE] + x.bytes_received,
         .state_bytes = count_state(r, plan),
         .workspace_bytes = muon__route_workspace(r, plan),
+        .teams = x.teams,
+        .exchange_seconds = x.seconds,
     };
     found.work_seconds = found.flops / plan->config.machine.flops;
     found.message_seconds =
-        t.sent_seconds > t.received_seconds ? t.sent_seconds : t.received_seconds;
+        (t.sent_seconds > t.received_seconds ? t.sent_seconds : t.received_seconds) + x.seconds;
     muon__route_destroy(r);
     return muon__struct_store(load, load_size, &found, sizeof found, "muon_rank_load");
 }

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "plan/route/build.h"
+#include "plan/route/waves.h"
 
 #include <stdlib.h>
 
@@ -208,15 +209,13 @@ static int64_t lines(int64_t bytes)
 
 int64_t muon__route_workspace(const route *r, const muon_plan *plan)
 {
-    int64_t scratch = plan->scratch_small * plan->threads;
-    if (scratch < plan->scratch_large) scratch = plan->scratch_large;
     route_rings rings = muon__route_rings(plan);
     const int64_t wave = lines(plan->wave_floats * (int64_t)sizeof(float));
     return rings.waves * (wave + lines(r->messages[GATHER_RECEIVE].room) +
                           lines(r->messages[SCATTER_SEND].room)) +
            rings.shards *
                (lines(r->messages[GATHER_SEND].room) + lines(r->messages[SCATTER_RECEIVE].room)) +
-           lines(scratch * (int64_t)sizeof(float));
+           lines(muon__scratch_floats(plan) * (int64_t)sizeof(float));
 }
 
 route_rings muon__route_rings(const muon_plan *plan)

@@ -28,6 +28,17 @@ static void add_bands(uint64_t *hash, const band *bands, size_t n)
     }
 }
 
+/* How teams share a parameter's matrices; nothing if none does. */
+static void add_strips(uint64_t *hash, const muon_plan *plan, size_t first, size_t end)
+{
+    for (size_t i = first; i < end; i++) {
+        const plan_item *item = &plan->items[i];
+        const int64_t words[] = {(int64_t)(i - first), item->strip.row, item->strip.nrows,
+                                 item->strip.col, item->strip.ncols};
+        if (item->team != PLAN_NO_TEAM) muon__digest_words(hash, words, 5);
+    }
+}
+
 /* All that decides who holds what of a parameter's matrices. */
 static uint64_t pattern_hash(const plan_param *param)
 {
@@ -73,13 +84,16 @@ muon_status muon__patterns_create(patterns *out, const muon_plan *plan)
     for (size_t i = 0; i < plan->nparams; i++)
         if (plan->params[i].rule == MUON_RULE_MUON)
             sorted[n++] = (marked){pattern_hash(&plan->params[i]), (uint32_t)i};
+    find_items(p.item_first, plan);
+    for (size_t i = 0; plan->nteams && i < n; i++)
+        add_strips(&sorted[i].hash, plan, p.item_first[sorted[i].param],
+                   p.item_first[sorted[i].param + 1]);
     qsort(sorted, n, sizeof *sorted, by_hash);
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || sorted[i].hash != sorted[i - 1].hash) p.first[p.n++] = i;
         p.params[i] = sorted[i].param;
     }
     p.first[p.n] = n;
-    find_items(p.item_first, plan);
     free(sorted);
     *out = p;
     return MUON_OK;

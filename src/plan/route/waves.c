@@ -30,6 +30,7 @@ static void choose_small(muon_plan *plan, int threads, int64_t floats)
     plan->scratch_large = plan->scratch_small = 0;
     for (size_t i = 0; i < plan->nclasses; i++) {
         plan_class *c = &plan->classes[i];
+        if (c->alone == 0) continue;
         int64_t m = c->rows < c->cols ? c->rows : c->cols;
         c->small = threads > 1 && muon__matrix_floats(c) <= floats &&
                    muon__la_symmetric_tiles(m) < (int64_t)TILES_PER_THREAD * threads;
@@ -45,16 +46,16 @@ static int64_t largest_slot(const muon_plan *plan, int small_only)
     int64_t largest = 0;
     for (size_t i = 0; i < plan->nclasses; i++) {
         int64_t slot = muon__matrix_floats(&plan->classes[i]);
+        if (plan->classes[i].alone == 0) continue;
         if (slot > largest && (plan->classes[i].small || !small_only)) largest = slot;
     }
     return largest;
 }
 
 /* What a wave holds if no budget says otherwise: at least so many small matrices; no more than the
- * `all` that there is. */
-static int64_t wanted_floats(const muon_plan *plan, int64_t small, int64_t all)
+ * `all` that there is, but `largest` in any case. */
+static int64_t wanted_floats(const muon_plan *plan, int64_t small, int64_t all, int64_t largest)
 {
-    int64_t largest = largest_slot(plan, 0);
     int64_t side_by_side = small * largest_slot(plan, 1);
     int64_t wanted = side_by_side > WAVE_FLOATS ? side_by_side : WAVE_FLOATS;
     if (wanted > all) wanted = all;
@@ -74,7 +75,8 @@ static muon_status size_for_one(muon_plan *plan)
     int64_t largest = largest_slot(plan, 0), all = 0;
     for (size_t i = 0; i < (size_t)plan->cost.matrices; i++)
         all += muon__slot_floats(&plan->items[plan->matrix_item[i]]);
-    plan->wave_floats = wanted_floats(plan, (int64_t)SMALL_PER_THREAD * plan->threads, all);
+    plan->wave_floats =
+        wanted_floats(plan, (int64_t)SMALL_PER_THREAD * plan->threads, all, largest);
     if (plan->config.workspace_budget > 0) {
         int64_t budget = plan->config.workspace_budget / MUON__ALIGN * WAVE_LINE;
         if (largest + muon__scratch_floats(plan) > budget) choose_small(plan, 1, 0);
@@ -125,11 +127,12 @@ static muon_status spread(muon_plan *plan, const owners *o, const patterns *p, i
 static muon_status fit_budget(muon_plan *plan, const owners *o, const patterns *p, int64_t wanted,
                               int64_t *bytes)
 {
-    int64_t budget = plan->config.workspace_budget, least = largest_slot(plan, 0), needed;
+    int64_t budget = plan->config.workspace_budget, least = muon__least_wave(o), needed;
     int64_t side_by_side = bytes_of(plan->scratch_small * ASSUMED_THREADS);
     if (side_by_side < bytes_of(plan->scratch_large)) side_by_side = bytes_of(plan->scratch_large);
     choose_small(plan, 1, 0);
-    int64_t scratch = bytes_of(plan->scratch_large);
+    side_by_side += bytes_of(plan->scratch_team);
+    int64_t scratch = bytes_of(plan->scratch_large + plan->scratch_team);
     TRY(spread(plan, o, p, least, &needed));
     REQUIRE(needed + scratch <= budget, E_BUDGET,
             "workspace_budget is %lld bytes, but the rank with the largest messages needs %lld",
@@ -157,8 +160,8 @@ static muon_status make_for_ranks(muon_plan *plan, owners *o, const patterns *p)
 {
     TRY(muon__owners_create(o, plan, p));
     choose_small(plan, ASSUMED_THREADS, INT64_MAX);
-    int64_t wanted =
-        wanted_floats(plan, (int64_t)SMALL_PER_ASSUMED * ASSUMED_THREADS, overlapping(o->floats));
+    int64_t wanted = wanted_floats(plan, (int64_t)SMALL_PER_ASSUMED * ASSUMED_THREADS,
+                                   overlapping(o->floats), muon__least_wave(o));
     int64_t bytes = 0;
     int64_t budget = plan->config.workspace_budget;
     if (budget > 0) {

@@ -22,11 +22,12 @@ static inline int64_t muon__matrix_floats(const plan_class *c)
     return (c->rows * c->cols + WAVE_LINE - 1) / WAVE_LINE * WAVE_LINE;
 }
 
-/* Scratch for orthogonalization: of one large matrix, or of small ones side by side. */
+/* Scratch for orthogonalization: of a team's matrix, and of one large matrix or of small ones side by
+ * side. */
 static inline int64_t muon__scratch_floats(const muon_plan *plan)
 {
     int64_t small = plan->scratch_small * plan->threads;
-    return small > plan->scratch_large ? small : plan->scratch_large;
+    return plan->scratch_team + (small > plan->scratch_large ? small : plan->scratch_large);
 }
 
 /* Every owner's matrices, and which of them need no message. */
@@ -36,7 +37,14 @@ typedef struct owners {
     unsigned char *local; /* [nitems] nobody but the owner holds any of it */
     size_t most;          /* items of one owner at most */
     int64_t floats;       /* slots of one owner at most */
+    int64_t strip, whole; /* slots: the largest of a team's strip, and of a matrix with one owner */
 } owners;
+
+/* Floats of a wave in which every rank has room for a strip and a matrix. */
+static inline int64_t muon__least_wave(const owners *o)
+{
+    return o->strip + o->whole;
+}
 
 muon_status muon__owners_create(owners *out, const muon_plan *plan, const patterns *p);
 void muon__owners_destroy(owners *o); /* zeroed is fine */
