@@ -22,7 +22,7 @@ const char *muon_phase_name(muon_phase phase)
         [MUON_PHASE_GATHER] = "gather",   [MUON_PHASE_ORTHO] = "ortho",
         [MUON_PHASE_SCATTER] = "scatter", [MUON_PHASE_UPDATE] = "update",
         [MUON_PHASE_ADAMW] = "adamw",     [MUON_PHASE_QK_CLIP] = "qk_clip",
-        [MUON_PHASE_OFFLOAD] = "offload",
+        [MUON_PHASE_OFFLOAD] = "offload", [MUON_PHASE_TEAM] = "team",
     };
     return (unsigned)phase < MUON_NPHASES ? names[phase] : "unknown phase";
 }

@@ -159,7 +159,7 @@ const partNames = {
     model: 'model, forward and backward', exchange: 'exchange between ranks', optimizer: 'optimizer',
     check: 'check and norm of gradients', momentum: 'momentum', gather: 'gather, waiting for parts',
     ortho: 'orthogonalization', scatter: 'scatter, waiting for results', update: 'update of Muon’s weights',
-    adamw: 'AdamW', qk_clip: 'QK-clip', offload: 'offload, waiting for state', rest: 'all else',
+    adamw: 'AdamW', qk_clip: 'QK-clip', offload: 'offload, waiting for state', team: 'waiting for a team', rest: 'all else',
 };
 const outer = ['model', 'exchange', 'optimizer'], inner = Object.keys(partNames).filter(name => !outer.includes(name));
 const secondsOf = (run, name) => run.time[name]?.seconds || 0;

@@ -69,7 +69,7 @@ struct muon_comm {
 
 /* Channels are 0..MUON_CHANNELS - 1. The last one is used only after a timeout, when each rank that
  * has waited in vain tells all others which rank it waited for. */
-enum { MUON_CHANNELS = 5 };
+enum { MUON_CHANNELS = 6 };
 
 #ifdef __cplusplus
 }

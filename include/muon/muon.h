@@ -599,6 +599,7 @@ typedef enum muon_phase {
     MUON_PHASE_ADAMW,
     MUON_PHASE_QK_CLIP,
     MUON_PHASE_OFFLOAD, /* waiting for the file of offloaded state; 0 if it is in memory */
+    MUON_PHASE_TEAM,    /* waiting for the ranks that share a matrix with this one */
     MUON_NPHASES,
     MUON_MAX_PHASES = 16 /* room in muon_result for later versions */
 } muon_phase;

@@ -6,7 +6,7 @@
 #include "muon/comm.h"
 
 /* Which channel a message is on. */
-enum { CHANNEL_GATHER, CHANNEL_SCATTER, CHANNEL_AGREE, CHANNEL_SPARE, CHANNEL_ROLL };
+enum { CHANNEL_GATHER, CHANNEL_SCATTER, CHANNEL_AGREE, CHANNEL_SPARE, CHANNEL_TEAM, CHANNEL_ROLL };
 
 /* Reads and checks a caller's communicator: version, functions present, 0 <= rank < size. */
 muon_status muon__comm_load(muon_comm *out, const muon_comm *in);

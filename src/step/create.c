@@ -1,4 +1,5 @@
 #include "base/mode.h"
+#include "plan/route/waves.h"
 #include "rule/config.h"
 #include "step/opt.h"
 
@@ -43,9 +44,11 @@ static void lay_out_workspace(muon_opt *opt)
         opt->transit[SCATTER_RECEIVE][i] =
             ARENA_ARRAY(&opt->workspace, char, opt->route->messages[SCATTER_RECEIVE].room);
     }
-    int64_t small = plan->scratch_small * plan->threads;
-    opt->scratch = ARENA_ARRAY(&opt->workspace, float,
-                               small > plan->scratch_large ? small : plan->scratch_large);
+    opt->scratch =
+        ARENA_ARRAY(&opt->workspace, float, muon__scratch_floats(plan) - plan->scratch_team);
+    if (plan->nteams == 0) return;
+    opt->team_scratch = ARENA_ARRAY(&opt->workspace, float, plan->scratch_team);
+    if (opt->team_scratch) opt->team_verdicts = opt->team_scratch + plan->scratch_team - TEAM_MAX;
 }
 
 static muon_status make_workspace(muon_opt *opt)
@@ -95,6 +98,7 @@ static muon_status make(muon_opt *opt, int in_file)
     TRY(muon__opt_make_units(opt));
     TRY(muon__step_agree_create(&opt->step_agree, &opt->comm, opt->plan, opt->number, &opt->agree));
     TRY(plain ? muon__reference_create(opt) : muon__exchange_create(opt));
+    if (opt->plan->nteams > 0) TRY(muon__teams_create(opt));
     TRY(muon__pool_create(&opt->p, opt->plan->threads));
     TRY(muon__la_warm_up(opt->la, opt->p));
     if (!plain) muon__exchange_look_after(opt);
@@ -192,6 +196,7 @@ void muon__opt_destroy(muon_opt *opt)
     if (!opt) return;
     muon__pool_destroy(opt->p);
     muon__exchange_destroy(opt);
+    muon__teams_destroy(opt);
     size_t kept = muon__reference_destroy(opt);
     kept += muon__step_agree_destroy(opt->step_agree);
     kept += muon__agree_close(&opt->agree);

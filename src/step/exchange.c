@@ -109,10 +109,11 @@ static void look(void *arg)
 {
     muon_opt *opt = arg;
     exchange *x = opt->messages;
-    if (x->oldest == x->newest || x->status != MUON_OK) return;
     double now = muon__seconds();
     if (now - x->looked < LOOK_SECONDS) return;
     x->looked = now;
+    muon__teams_look(opt);
+    if (x->oldest == x->newest || x->status != MUON_OK) return;
     for (size_t w = x->oldest; w < x->newest; w++) {
         for (int list = 0; list < ROUTE_LISTS; list++) {
             int done = 0;

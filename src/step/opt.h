@@ -68,6 +68,7 @@ typedef struct offload {
 } offload;
 
 typedef struct exchange exchange;   /* messages of the pipeline */
+typedef struct teams teams;         /* the matrices that this rank shares with others */
 typedef struct reference reference; /* memory of the reference path */
 
 /* Why an optimizer can only be destroyed. */
@@ -85,6 +86,7 @@ struct muon_opt {
     agree agree; /* on whatever is not of a step */
     step_agree *step_agree;
     exchange *messages;
+    teams *teams;     /* NULL: none */
     reference *plain; /* MUON_PATH_REFERENCE, else NULL */
     const la_ops *la;
     pool *p;
@@ -115,7 +117,9 @@ struct muon_opt {
     float *wave[3]; /* what this rank owns of a wave; wave w is in [w % rings.waves] */
     char *transit[ROUTE_LISTS][3]; /* what is sent and received in other places than slots */
     route_rings rings;
-    float *scratch; /* for one large matrix, or a small one per thread */
+    float *scratch;       /* for one large matrix, or a small one per thread */
+    float *team_scratch;  /* for a matrix that a team shares, and */
+    float *team_verdicts; /* [TEAM_MAX] at its end */
 
     flat_unit *check_units;
     size_t ncheck_units;
@@ -139,6 +143,7 @@ struct muon_opt {
     int want_norm; /* somebody will see it, or clip by it; else finiteness is all that is checked */
     double grad_factor; /* 1 / grad_scale */
     double clip_coef;
+    double team_seconds; /* waiting for the members of teams */
     muon_result result;
     muon_status kept; /* the first failure that waits for the end of the step, and its message */
     char kept_text[MUON__MESSAGE_MAX];
@@ -171,6 +176,11 @@ muon_status muon__opt_make_state(muon_opt *opt);
 /* Opens the batches of all waves; the workspace is there. */
 muon_status muon__exchange_create(muon_opt *opt);
 void muon__exchange_destroy(muon_opt *opt);
+/* Opens the batches of all teams of this rank (step/team.h). */
+muon_status muon__teams_create(muon_opt *opt);
+void muon__teams_destroy(muon_opt *opt);
+/* Lets a team's messages progress. */
+void muon__teams_look(muon_opt *opt);
 /* From now on the pool lets messages progress between two units of work. */
 void muon__exchange_look_after(muon_opt *opt);
 muon_status muon__reference_create(muon_opt *opt);

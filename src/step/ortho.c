@@ -2,7 +2,7 @@
  * the costly ones first; then large ones one after the other, all threads inside. Which is which
  * changes no bit. */
 #include "base/mode.h"
-#include "step/opt.h"
+#include "step/team.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,11 @@
 typedef struct wave_ortho {
     ortho_task task;
     const uint32_t *owned; /* of the wave */
+    size_t n;
     float *slots;
+    size_t next; /* the first that is not done, and not a team's */
+    ns_run run;  /* of that one, if it has begun */
+    int begun;
 } wave_ortho;
 
 /* NaN if an element is not finite. */
@@ -64,16 +68,22 @@ void muon__ortho_matrix(ortho_task *task, const plan_item *item, float *x, pool 
     finish(task, item, x, p, worker);
 }
 
+/* Has one owner, and a gradient. */
+static int is_ours(const muon_opt *opt, const plan_item *item)
+{
+    return opt->active[item->param] && item->team == PLAN_NO_TEAM;
+}
+
 static int is_due(const muon_opt *opt, const plan_item *item, int small)
 {
-    return opt->active[item->param] && opt->plan->classes[item->class].small == small;
+    return is_ours(opt, item) && opt->plan->classes[item->class].small == small;
 }
 
 static void run_small(void *arg, int64_t index, int worker)
 {
     wave_ortho *w = arg;
     muon_opt *opt = w->task.opt;
-    const plan_item *item = &opt->plan->items[w->owned[index]];
+    const plan_item *item = &opt->plan->items[w->owned[w->next + (size_t)index]];
     if (!is_due(opt, item, 1)) return;
     muon__ortho_matrix(&w->task, item, w->slots + item->slot, NULL,
                        opt->scratch + worker * opt->plan->scratch_small, worker);
@@ -98,15 +108,99 @@ muon_status muon__ortho_callback(ortho_task *task, const plan_item *item, float 
     return MUON_OK;
 }
 
+/* ---- Matrices that teams share, and others while they wait */
+
+/* A few tiles of the next matrix that is this rank's own. */
+static int fill(void *arg)
+{
+    wave_ortho *w = arg;
+    muon_opt *opt = w->task.opt;
+    for (; w->next < w->n; w->next++) {
+        const plan_item *item = &opt->plan->items[w->owned[w->next]];
+        if (!is_ours(opt, item)) continue;
+        float *x = w->slots + item->slot;
+        const ns_plan *ns = &opt->ns[item->class];
+        if (w->begun) {
+            muon__ns_advance(&w->run, opt->p, muon__pool_threads(opt->p));
+        } else {
+            w->begun = muon__ns_begin(&w->run, ns, opt->la, opt->p, x, x, opt->scratch) == MUON_OK;
+        }
+        if (w->begun && !w->run.ended) return 1;
+        finish(&w->task, item, x, opt->p, 0);
+        w->begun = 0;
+        w->next++;
+        return 1;
+    }
+    return 0;
+}
+
+static muon_status run_teams(wave_ortho *w, size_t wave)
+{
+    muon_opt *opt = w->task.opt;
+    filler f = {fill, w};
+    for (size_t i = muon__team_first(opt, wave); i < muon__team_first(opt, wave + 1); i++) {
+        const plan_item *item = muon__team_item(opt, i);
+        unsigned char *stuck = &opt->stuck[item - opt->plan->items];
+        int finite = 0;
+        if (!opt->active[item->param]) continue;
+        TRY(muon__team_run(opt, i, &f, &finite));
+        if (muon__item_member(opt->plan, item) != 0) continue;
+        if (finite)
+            *stuck = 0;
+        else if (!*stuck)
+            *stuck = STUCK_NEW;
+        if (!finite) atomic_fetch_add(&w->task.nonfinite, 1);
+    }
+    while (w->begun) /* what has begun is done before the others */
+        fill(w);
+    return MUON_OK;
+}
+
+/* ---- A wave */
+
 static void count(muon_opt *opt, const uint32_t *owned, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const plan_item *item = &opt->plan->items[owned[i]];
         if (!opt->active[item->param]) continue;
-        opt->result.matrices++;
+        opt->result.matrices +=
+            item->team == PLAN_NO_TEAM || muon__item_member(opt->plan, item) == 0;
         if (!opt->plan->config.orthogonalize)
-            opt->result.phase[MUON_PHASE_ORTHO].flops += muon__ns_flops(&opt->ns[item->class]);
+            opt->result.phase[MUON_PHASE_ORTHO].flops += muon__ns_flops(&opt->ns[item->class]) *
+                                                         item->flops /
+                                                         opt->plan->classes[item->class].flops;
     }
+}
+
+static muon_status run_callback(wave_ortho *w)
+{
+    muon_opt *opt = w->task.opt;
+    muon_status status = MUON_OK;
+    for (size_t i = 0; i < w->n; i++) {
+        const plan_item *item = &opt->plan->items[w->owned[i]];
+        float *x = w->slots + item->slot;
+        if (!opt->active[item->param]) continue;
+        muon_status called = muon__ortho_callback(&w->task, item, x);
+        if (called == MUON_OK) continue;
+        if (opt->plan->nranks == 1) return called;
+        /* Other ranks wait for this matrix and the next: no update for this one. */
+        memset(x, 0, (size_t)muon__item_numel(item) * sizeof *x);
+        if (status == MUON_OK) status = called;
+    }
+    return status;
+}
+
+static muon_status run_all(wave_ortho *w, size_t wave)
+{
+    muon_opt *opt = w->task.opt;
+    TRY(run_teams(w, wave));
+    muon__pool_run(opt->p, (int64_t)(w->n - w->next), run_small, w);
+    for (size_t i = w->next; i < w->n; i++) {
+        const plan_item *item = &opt->plan->items[w->owned[i]];
+        if (is_due(opt, item, 0))
+            muon__ortho_matrix(&w->task, item, w->slots + item->slot, opt->p, opt->scratch, 0);
+    }
+    return MUON_OK;
 }
 
 muon_status muon__step_ortho(muon_opt *opt, size_t wave)
@@ -115,29 +209,14 @@ muon_status muon__step_ortho(muon_opt *opt, size_t wave)
     const muon_plan *plan = opt->plan;
     wave_ortho w = {.task = {.opt = opt},
                     .owned = r->owned + r->owned_first[wave],
+                    .n = r->owned_first[wave + 1] - r->owned_first[wave],
                     .slots = opt->wave[wave % (size_t)opt->rings.waves]};
-    size_t n = r->owned_first[wave + 1] - r->owned_first[wave];
     int callback = plan->config.orthogonalize != NULL;
-    muon_status status = MUON_OK;
-    if (!callback) muon__pool_run(opt->p, (int64_t)n, run_small, &w);
-    for (size_t i = 0; i < n; i++) {
-        const plan_item *item = &plan->items[w.owned[i]];
-        float *x = w.slots + item->slot;
-        if (callback && opt->active[item->param]) {
-            muon_status called = muon__ortho_callback(&w.task, item, x);
-            if (called == MUON_OK) continue;
-            if (plan->nranks == 1) return called;
-            /* Other ranks wait for this matrix and the next: no update for this one. */
-            memset(x, 0,
-                   (size_t)(opt->ns[item->class].rows * opt->ns[item->class].cols) * sizeof *x);
-            if (status == MUON_OK) status = called;
-        } else if (!callback && is_due(opt, item, 0)) {
-            muon__ortho_matrix(&w.task, item, x, opt->p, opt->scratch, 0);
-        }
-    }
+    muon_status status = callback ? run_callback(&w) : run_all(&w, wave);
+    if (status != MUON_OK && (plan->nranks == 1 || muon__opt_is_parting(status))) return status;
     opt->result.nonfinite_matrices += atomic_load(&w.task.nonfinite);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < w.n; i++)
         muon__ortho_say_stuck(opt, &plan->items[w.owned[i]]);
-    count(opt, w.owned, n);
+    count(opt, w.owned, w.n);
     return status;
 }

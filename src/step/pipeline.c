@@ -27,8 +27,13 @@ static muon_status compute(muon_opt *opt, size_t wave, double *clock)
 {
     TRY(muon__exchange_finish_gather(opt, wave));
     muon__step_clock(opt, MUON_PHASE_GATHER, clock);
-    TRY(muon__step_keep(opt, muon__step_ortho(opt, wave)));
+    muon_status status = muon__step_ortho(opt, wave);
+    if (muon__opt_is_parting(status)) return status; /* a team has lost a member */
+    TRY(muon__step_keep(opt, status));
     muon__step_clock(opt, MUON_PHASE_ORTHO, clock);
+    opt->result.phase[MUON_PHASE_ORTHO].seconds -= opt->team_seconds;
+    opt->result.phase[MUON_PHASE_TEAM].seconds += opt->team_seconds;
+    opt->team_seconds = 0;
     if (opt->plan->nranks == 1) return MUON_OK;
     TRY(muon__exchange_start_scatter(opt, wave));
     muon__step_clock(opt, MUON_PHASE_SCATTER, clock);

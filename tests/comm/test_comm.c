@@ -339,7 +339,7 @@ TEST(messages_that_cannot_be_are_refused)
     muon_message good = {.data = data, .bytes = 8, .peer = 0};
     muon_batch *batch = NULL;
     assert_fails(comm->ops->open(comm->self, &batch, MUON_SEND, MUON_CHANNELS, &good, 1),
-                 MUON_E_ARG, "channel is 5, must be 0..4");
+                 MUON_E_ARG, "channel is 6, must be 0..5");
     muon__threads_destroy(world);
 }
 
