@@ -24,8 +24,13 @@ static int share_work(plan_outcome *o)
         muon_matrix matrix;
         if (muon_plan_get_matrix(o->plan, i, &matrix, sizeof matrix) != MUON_OK)
             return cli_fail_library();
-        o->shares[matrix.owner].matrices++;
-        o->shares[matrix.owner].seconds += matrix.flops / rate;
+        for (int k = 0; k < matrix.team; k++) {
+            muon_member member;
+            if (muon_plan_get_member(o->plan, i, k, &member, sizeof member) != MUON_OK)
+                return cli_fail_library();
+            o->shares[member.rank].matrices++;
+            o->shares[member.rank].seconds += member.flops / rate;
+        }
     }
     return CLI_DONE;
 }
@@ -102,7 +107,6 @@ plan_bound plan_outcome_bound(const plan_outcome *o)
 {
     const muon_prediction *p = &o->prediction;
     if (p->lower_bound <= p->bound_work) return (plan_bound){"work", "all work shared evenly"};
-    if (p->lower_bound <= p->bound_matrix) return (plan_bound){"matrix", "the costliest matrix"};
     return (plan_bound){"bytes", "the bytes that must move"};
 }
 

@@ -28,9 +28,19 @@ typedef struct muon_matrix { /* one logical matrix */
     double factor;            /* on lr, from the group's lr_mode and lr_scale */
     double flops;             /* of one orthogonalization */
     muon_algorithm algorithm; /* the one that runs, never AUTO */
-    int owner;                /* the rank that orthogonalizes it */
+    int owner;                /* the rank that orthogonalizes it; of a team, the first member */
     int wave;                 /* the wave in which it does */
+    int team;                 /* ranks that share it: 1, or more (muon_plan_get_member) */
 } muon_matrix;
+
+/* A member of a matrix's team: the rank, and the strip of the result that it computes, in rows and
+ * columns of the matrix. A strip may be empty. With one owner, that is the only member, and the strip
+ * is the matrix. */
+typedef struct muon_member {
+    int rank;
+    int64_t row, rows, col, cols;
+    double flops; /* that it spends on the matrix */
+} muon_member;
 
 typedef struct muon_plan_cost { /* of all ranks together */
     double flops;
@@ -49,6 +59,8 @@ MUON_API const muon_plan *muon_opt_get_plan(const muon_opt *opt); /* borrowed */
 MUON_API size_t muon_plan_count_matrices(const muon_plan *plan);
 MUON_API muon_status muon_plan_get_matrix(const muon_plan *plan, size_t index, muon_matrix *matrix,
                                           size_t matrix_size);
+MUON_API muon_status muon_plan_get_member(const muon_plan *plan, size_t matrix, int index,
+                                          muon_member *member, size_t member_size);
 MUON_API muon_status muon_plan_get_cost(const muon_plan *plan, muon_plan_cost *cost,
                                         size_t cost_size);
 /* Of the plan and its inputs: equal hashes mean equal plans. */
@@ -131,12 +143,14 @@ MUON_API muon_status muon_plan_get_traffic(const muon_plan *plan, size_t groups,
 typedef struct muon_prediction {
     int64_t ranks, matrices, waves;
     double makespan;
-    double lower_bound; /* the largest of the next three */
-    /* All work shared evenly; the costliest matrix; the bytes that must move, shared evenly. */
+    double lower_bound; /* the larger of bound_work and bound_bytes */
+    /* All work shared evenly; the costliest matrix on one rank; the bytes that must move, shared
+     * evenly. */
     double bound_work, bound_matrix, bound_bytes;
     double imbalance; /* work of the busiest rank / mean */
     int64_t bytes_max, bytes_mean, padding_bytes;
     int64_t workspace_max, matrices_max;
+    int64_t teams, team_max; /* matrices that several ranks share; ranks of the largest team */
 } muon_prediction;
 
 MUON_API muon_status muon_plan_predict(const muon_plan *plan, muon_prediction *prediction,

@@ -4,6 +4,7 @@
 #include "base/mode.h"
 #include "base/versioned.h"
 #include "muon/comm.h"
+#include "plan/dispatch/makespan.h"
 #include "plan/predict/predict.h"
 #include "rule/config.h"
 #include "rule/group.h"
@@ -30,6 +31,72 @@ static int fair_threads(const muon_comm *comm)
     return threads > 1 ? threads : 1;
 }
 
+enum {
+    MOST_COMPARED = 1 << 16
+}; /* matrices times ranks: a larger plan takes the search's word for it */
+
+static muon_status distribute(muon_plan *plan)
+{
+    TRY(muon__plan_choose_owners(plan));
+    return muon__plan_make_waves(plan);
+}
+
+static void free_teams(muon_plan *plan)
+{
+    for (size_t i = 0; plan->shapes && i < plan->nshapes; i++)
+        muon__team_shape_free(&plan->shapes[i]);
+    free(plan->shapes);
+    free(plan->teams);
+}
+
+/* What distributing has made, and what it was made from. */
+static void free_distribution(muon_plan *plan)
+{
+    muon__plan_free_items(plan);
+    free_teams(plan);
+    free(plan->order);
+    free(plan->wave);
+}
+
+/* Is a plan without teams faster? The search for teams knows loads, but not waves. */
+static muon_status compare(int *faster, const muon_plan *teams, const muon_plan *owners)
+{
+    double with, without;
+    *faster = 0;
+    TRY(muon__makespan_of_plan(&with, teams));
+    TRY(muon__makespan_of_plan(&without, owners));
+    *faster = without <= with;
+    return MUON_OK;
+}
+
+/* Teams need more memory and more peers than owners: if the budget or the bound does not allow them, or if
+ * they turn out not to help, there are none. */
+static muon_status distribute_best(muon_plan *plan)
+{
+    muon_status status = distribute(plan);
+    int fits = status == MUON_OK, faster = 1;
+    if (plan->nteams == 0 || plan->config.team_min > 1) return status;
+    if (!fits && status != MUON_E_BUDGET) return status;
+    if (fits && plan->cost.matrices * plan->nranks > MOST_COMPARED) return MUON_OK;
+    muon_plan owners;
+    TRY(muon__plan_without_teams(&owners, plan));
+    owners.config = plan->config;
+    owners.config.team_max = 1;
+    owners.order = NULL;
+    owners.wave = NULL;
+    owners.nwaves = 0;
+    owners.cost.state_bytes = 0;
+    status = distribute(&owners);
+    if (status == MUON_OK && fits) status = compare(&faster, plan, &owners);
+    if (fits && !(status == MUON_OK && faster)) {
+        free_distribution(&owners);
+        return status == MUON_E_BUDGET ? MUON_OK : status;
+    }
+    free_distribution(plan);
+    *plan = owners;
+    return status;
+}
+
 static muon_status make(muon_plan *plan, const muon_config *config, const muon_param *params,
                         size_t nparams)
 {
@@ -46,8 +113,7 @@ static muon_status make(muon_plan *plan, const muon_config *config, const muon_p
     plan->config.meshes = NULL;
     plan->config.offload_dir = NULL;
     TRY(muon__plan_make_items(plan));
-    TRY(muon__plan_choose_owners(plan));
-    TRY(muon__plan_make_waves(plan));
+    TRY(distribute_best(plan));
     muon__plan_make_hash(plan);
     return MUON_OK;
 }
@@ -89,9 +155,36 @@ void muon_plan_destroy(muon_plan *plan)
     free(plan->classes);
     free(plan->items);
     free(plan->matrix_item);
+    free_teams(plan);
     free(plan->order);
     free(plan->wave);
     free(plan);
+}
+
+static int team_size(const muon_plan *plan, const plan_item *item)
+{
+    return item->team == PLAN_NO_TEAM ? 1 : muon__item_shape(plan, item)->size;
+}
+
+muon_status muon_plan_get_member(const muon_plan *plan, size_t matrix, int index,
+                                 muon_member *member, size_t member_size)
+{
+    OWN_MODE;
+    REQUIRE(plan && member, E_ARG, "muon_plan_get_member: plan and member must not be NULL");
+    REQUIRE(matrix < (size_t)plan->cost.matrices, E_ARG,
+            "matrix %zu does not exist: the plan has %lld", matrix, (long long)plan->cost.matrices);
+    const plan_item *item = &plan->items[plan->matrix_item[matrix]];
+    int size = team_size(plan, item);
+    REQUIRE(index >= 0 && index < size, E_ARG, "member %d does not exist: matrix %zu has %d", index,
+            matrix, size);
+    item += index;
+    muon_member found = {.rank = item->owner,
+                         .row = item->strip.row,
+                         .rows = item->strip.nrows,
+                         .col = item->strip.col,
+                         .cols = item->strip.ncols,
+                         .flops = item->flops};
+    return muon__struct_store(member, member_size, &found, sizeof found, "muon_member");
 }
 
 size_t muon_plan_count_matrices(const muon_plan *plan)
@@ -121,7 +214,8 @@ muon_status muon_plan_get_matrix(const muon_plan *plan, size_t index, muon_matri
                          .flops = class->flops,
                          .algorithm = ns.algorithm,
                          .owner = item->owner,
-                         .wave = item->wave};
+                         .wave = item->wave,
+                         .team = team_size(plan, item)};
     return muon__struct_store(matrix, matrix_size, &found, sizeof found, "muon_matrix");
 }
 

@@ -226,6 +226,7 @@ TEST(large_matrices_are_spread_over_the_nodes)
 {
     planned c;
     planned_init(&c, 1, 64, 1, 1); /* 8 nodes */
+    c.config.team_max = 1;
     for (int layer = 0; layer < 8; layer++)
         planned_add(&c, &(tensor_kind){"w", 1, 1, 512, 512}, layer);
     muon_plan *plan = planned_make(&c);

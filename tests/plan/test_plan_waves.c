@@ -79,6 +79,7 @@ TEST(waves_keep_their_size_and_order_for_any_budget)
         planned c;
         planned_init(&c, meshes[i][0], meshes[i][1], meshes[i][2], meshes[i][3]);
         add_mixture(&c);
+        c.config.team_max = 1; /* a budget may do away with teams, and then waves are others */
         int64_t least = least_budget(&c), most = 0;
         size_t fewest = 0;
         for (int k = 0; k <= 12; k++) { /* no limit; then from the least to the most */

@@ -1,7 +1,21 @@
 #include "tests/world/fleet.h"
 
+#include "la/la.h"
+
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
+
+/* ---- Teams */
+
+void fleet_force_teams(muon_config *config)
+{
+    const char *team = getenv("MUON_TEST_TEAM");
+    if (!team) return;
+    config->team_min = atoi(team);
+    muon__la_cuts =
+        (la_cuts){.whole = 4, .halves = 8, .panel = 4, .tile_short = 8, .tile_long = 4, .round = 2};
+}
 
 /* ---- The fleet */
 
@@ -12,6 +26,7 @@ void fleet_init(fleet *f)
     muon_step_args_init(&f->args, sizeof f->args);
     f->config.threads = 1;
     f->config.timeout = 60;
+    fleet_force_teams(&f->config);
     f->config.ngroups = FLEET_GROUPS;
     static const char *const names[] = {"muons", "others", "adamws", "frozen", "spare"};
     for (size_t i = 0; i < COUNT(names); i++) {

@@ -57,6 +57,10 @@ struct fleet {
 
 /* ---- The fleet (fleet.c) */
 
+/* With MUON_TEST_TEAM=N in the environment, teams of N ranks share every matrix, and products have tiles
+ * of a few elements, so that small matrices have many. fleet_init does it. */
+void fleet_force_teams(muon_config *config);
+
 void fleet_init(fleet *f);
 /* The same, with a mesh of one axis, fsdp. */
 void fleet_fsdp(fleet *f, int nranks);
@@ -108,6 +112,8 @@ const char *ship_compare_bits(ship *s, size_t i, const char *what, const void *g
                               const void *want, muon_dtype dtype);
 const char *ship_compare_state(ship *s, size_t i, const ship *whole);
 const char *ship_compare_result(ship *s, const muon_result *want);
+/* The last step sent and received what the plan says. */
+const char *ship_compare_messages(ship *s);
 /* Weights, copies and state. */
 const char *ship_compare_tensors(ship *s, const ship *whole);
 /* The same, and the last result. */

@@ -63,6 +63,37 @@ const char *ship_compare_result(ship *s, const muon_result *want)
 #undef SHIP_RESULT_OF
 }
 
+/* A team has nothing to exchange for a matrix that has no gradient or is not finite. */
+static int may_be_fewer(const ship *s, const muon_rank_load *load)
+{
+    const muon_result *r = &s->result;
+    size_t matrices = muon_plan_count_matrices(muon_opt_get_plan(s->opt));
+    return load->teams > 0 && (r->matrices < (int64_t)matrices || r->nonfinite_matrices > 0);
+}
+
+const char *ship_compare_messages(ship *s)
+{
+    muon_rank_load load;
+    const muon_result *r = &s->result;
+    if (s->f->config.path == MUON_PATH_REFERENCE || !r->applied) return NULL;
+    if (muon_plan_get_rank(muon_opt_get_plan(s->opt), s->rank, &load, sizeof load) != MUON_OK)
+        return SHIP_WRONG(s, "%s", muon_last_error());
+    const int64_t got[] = {r->messages_sent, r->bytes_sent, r->messages_received,
+                           r->bytes_received};
+    const int64_t want[] = {load.messages_sent, load.bytes_sent, load.messages_received,
+                            load.bytes_received};
+    int fewer = may_be_fewer(s, &load);
+    for (size_t i = 0; i < COUNT(got); i++)
+        if (got[i] != want[i] && !(fewer && got[i] < want[i]))
+            return SHIP_WRONG(s,
+                              "rank %d: %lld messages with %lld bytes sent, %lld with %lld "
+                              "received; the plan says %lld, %lld, %lld, %lld",
+                              s->rank, (long long)got[0], (long long)got[1], (long long)got[2],
+                              (long long)got[3], (long long)want[0], (long long)want[1],
+                              (long long)want[2], (long long)want[3]);
+    return NULL;
+}
+
 const char *ship_compare_tensors(ship *s, const ship *whole)
 {
     for (size_t i = 0; i < s->f->nparams; i++) {

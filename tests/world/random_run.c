@@ -144,25 +144,6 @@ void random_whole_free(random_whole *whole)
     ship_destroy(&whole->s);
 }
 
-/* Messages and bytes are those of the plan. */
-static const char *compare_messages(const ship *s, char *wrong)
-{
-    muon_rank_load load;
-    const muon_result *r = &s->result;
-    if (s->f->config.path == MUON_PATH_REFERENCE || !r->applied) return NULL;
-    if (muon_plan_get_rank(muon_opt_get_plan(s->opt), s->rank, &load, sizeof load) != MUON_OK)
-        return WRONG("%s", muon_last_error());
-    if (r->messages_sent == load.messages_sent && r->bytes_sent == load.bytes_sent &&
-        r->messages_received == load.messages_received && r->bytes_received == load.bytes_received)
-        return NULL;
-    return WRONG("rank %d: %lld messages with %lld bytes sent, %lld with %lld received; the plan "
-                 "says %lld, %lld, %lld, %lld",
-                 s->rank, (long long)r->messages_sent, (long long)r->bytes_sent,
-                 (long long)r->messages_received, (long long)r->bytes_received,
-                 (long long)load.messages_sent, (long long)load.bytes_sent,
-                 (long long)load.messages_received, (long long)load.bytes_received);
-}
-
 /* Differences are remembered and the steps go on: other ranks would wait for this one. */
 static const char *run(ship *s, const random_case *c, int layout, const char *root,
                        const random_whole *whole, int nranks, char *wrong)
@@ -175,7 +156,7 @@ static const char *run(ship *s, const random_case *c, int layout, const char *ro
         if (status == MUON_OK && step >= first) {
             status = take_step(s, c, step, nranks);
             if (status == MUON_OK && !found) found = ship_compare_result(s, &whole->results[step]);
-            if (status == MUON_OK && !found) found = compare_messages(s, wrong);
+            if (status == MUON_OK && !found) found = ship_compare_messages(s);
         }
         if (status == MUON_OK && saves && c->save_beside && step == c->save_at + 1)
             status = muon_save_finish(s->opt);

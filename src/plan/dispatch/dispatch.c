@@ -9,6 +9,7 @@
 #include "plan/dispatch/dispatch.h"
 
 #include "base/memory.h"
+#include "plan/dispatch/teams.h"
 #include "plan/dispatch/tree.h"
 #include "plan/predict/predict.h"
 
@@ -41,6 +42,8 @@ typedef struct dispatch {
     cost_order order;
     int64_t *owned;        /* [nranks] of the bucket in work */
     unsigned char *closed; /* [nranks] has as many of them as it may */
+    team_choices teams;
+    unsigned char *shared; /* [nitems] a team has it: there is nothing to assign */
     double bound;          /* no assignment has a smaller makespan */
 } dispatch;
 
@@ -143,6 +146,7 @@ static void assign(dispatch *d, outcome *out, double target, int even)
     for (size_t b = 0; b < order->nbuckets; b++) {
         for (size_t i = order->bucket[b]; i < order->bucket[b + 1]; i++) {
             size_t item = order->items[i];
+            if (d->shared[item]) continue;
             int few = d->model.rows[d->model.row_of[item]].n > 0;
             candidate owner = few ? choose_holder(d, item, target)
                                   : consider_any(d, item, muon__load_tree_least(&d->tree));
@@ -194,11 +198,22 @@ static void find_bound(dispatch *d)
 {
     double sum = 0, largest = 0;
     for (size_t i = 0; i < (size_t)d->plan->cost.matrices; i++) {
-        double work = d->model.work[d->plan->items[d->plan->matrix_item[i]].class];
+        uint32_t item = d->plan->matrix_item[i];
+        double work = d->model.work[d->plan->items[item].class];
         sum += work;
-        if (work > largest) largest = work;
+        if (work > largest && !d->shared[item]) largest = work;
     }
     d->bound = sum / d->plan->nranks > largest ? sum / d->plan->nranks : largest;
+}
+
+static muon_status choose_teams(dispatch *d)
+{
+    TRY(CALLOC(&d->shared, d->plan->nitems, "owners"));
+    TRY(muon__teams_choose(&d->teams, &d->model, &d->order));
+    for (size_t i = 0; i < d->teams.n; i++)
+        d->shared[d->teams.list[i].item] = 1;
+    muon__teams_load(d->model.base, &d->teams, &d->model);
+    return MUON_OK;
 }
 
 static muon_status run(dispatch *d, outcome *best, outcome *next)
@@ -213,6 +228,7 @@ static muon_status run(dispatch *d, outcome *best, outcome *next)
     TRY(CALLOC(&best->owner, plan->nitems, "owners"));
     TRY(CALLOC(&next->owner, plan->nitems, "owners"));
     TRY(muon__cost_order_create(&d->order, plan));
+    TRY(choose_teams(d));
     find_bound(d);
     muon_scheme_cost padded;
     TRY(muon__predict_padded(&padded, plan, &d->model.patterns));
@@ -223,17 +239,19 @@ static muon_status run(dispatch *d, outcome *best, outcome *next)
      * its bytes are no measure. */
     if (best->bytes_max > padded.bytes_max && best->bytes_mean <= padded.bytes_max)
         try_targets(d, best, next, padded.bytes_max, 1);
-    TRY(muon__dispatch_small(best->owner, plan, &d->model.patterns, &d->order));
+    if (d->teams.n == 0)
+        TRY(muon__dispatch_small(best->owner, plan, &d->model.patterns, &d->order));
     for (size_t i = 0; i < (size_t)plan->cost.matrices; i++) {
         plan_item *item = &plan->items[plan->matrix_item[i]];
         item->owner = best->owner[plan->matrix_item[i]];
-        plan->classes[item->class].alone++;
+        plan->classes[item->class].alone += !d->shared[plan->matrix_item[i]];
     }
-    return MUON_OK;
+    return muon__teams_split(plan, &d->teams);
 }
 
 static muon_status count_flops(muon_plan *plan)
 {
+    plan->cost.flops = 0;
     for (size_t i = 0; i < plan->nclasses; i++) {
         plan_class *class = &plan->classes[i];
         class->alone = 0;
@@ -268,6 +286,8 @@ muon_status muon__plan_choose_owners(muon_plan *plan)
     free(d.load);
     free(d.owned);
     free(d.closed);
+    free(d.shared);
+    muon__team_choices_free(&d.teams);
     free(best.owner);
     free(next.owner);
     return status;

@@ -7,10 +7,17 @@
 #include "plan/dispatch/makespan.h"
 #include "plan/route/waves.h"
 
-static double max3(double a, double b, double c)
+static double larger(double a, double b)
 {
-    double larger = a > b ? a : b;
-    return larger > c ? larger : c;
+    return a > b ? a : b;
+}
+
+static int64_t team_bytes(const traffic *t)
+{
+    int64_t sent = 0;
+    for (size_t i = 0; i < t->nranks * t->nwaves; i++)
+        sent += t->of[i].team_sent;
+    return sent;
 }
 
 static void sum_ranks(muon_prediction *p, const muon_plan *plan, const traffic *t)
@@ -28,7 +35,7 @@ static void sum_ranks(muon_prediction *p, const muon_plan *plan, const traffic *
         bytes += sum.sent + sum.received;
     }
     p->bytes_mean = bytes / p->ranks;
-    p->padding_bytes = sent - t->useful_bytes;
+    p->padding_bytes = sent - team_bytes(t) - t->useful_bytes;
     p->bound_work = plan->cost.flops / m->flops / (double)p->ranks;
     p->imbalance = p->bound_work > 0 ? busiest / p->bound_work : 1;
 }
@@ -79,8 +86,13 @@ static muon_status predict(muon_prediction *p, const muon_plan *plan, const patt
         double work = plan->classes[i].flops / plan->config.machine.flops;
         if (work > p->bound_matrix) p->bound_matrix = work;
     }
+    for (size_t i = 0; i < plan->nteams; i++) {
+        int64_t size = plan->shapes[plan->teams[i].shape].size;
+        if (size > p->team_max) p->team_max = size;
+    }
+    p->teams = (int64_t)plan->nteams;
     p->bound_bytes = t->bound_bytes;
-    p->lower_bound = max3(p->bound_work, p->bound_matrix, p->bound_bytes);
+    p->lower_bound = larger(p->bound_work, p->bound_bytes);
     p->workspace_max = workspace(t, plan);
     return MUON_OK;
 }

@@ -135,6 +135,26 @@ static void measure(const walker *w, size_t count, int64_t *total, int64_t *larg
         w->held[w->holders[i]] = 0;
 }
 
+/* Members exchange what they have computed. */
+static void add_team(const walker *w, const plan_team *team)
+{
+    const team_shape *shape = &w->plan->shapes[team->shape];
+    const plan_item *strips = &w->plan->items[team->first];
+    for (int k = 0; k < shape->size; k++) {
+        team_traffic t = muon__team_traffic(shape, k);
+        wave_traffic *at =
+            &w->t->of[(size_t)strips[k].owner * w->t->nwaves + (size_t)strips[k].wave];
+        at->team_sent += t.sent;
+        at->team_received += t.received;
+        at->team_rounds += t.rounds;
+        for (int i = 0; i < shape->size; i++) {
+            if (i == k || w->node[strips[i].owner] != w->node[strips[k].owner]) continue;
+            at->team_sent_near += t.sent_each;
+            at->team_received_near += muon__team_traffic(shape, i).sent_each;
+        }
+    }
+}
+
 static muon_status walk(walker *w)
 {
     const muon_plan *plan = w->plan;
@@ -166,6 +186,8 @@ static muon_status walk(walker *w)
     if (machine->ranks_per_node > 1 && machine->node_bandwidth > fastest)
         fastest = machine->node_bandwidth;
     t->bound_bytes = must_move / (double)t->nranks / fastest;
+    for (size_t i = 0; w->replica < 0 && i < plan->nteams; i++)
+        add_team(w, &plan->teams[i]);
     return MUON_OK;
 }
 
