@@ -106,8 +106,17 @@ int plan_outcome_rank(const plan_outcome *o, int rank, muon_rank_load *load)
 plan_bound plan_outcome_bound(const plan_outcome *o)
 {
     const muon_prediction *p = &o->prediction;
-    if (p->lower_bound <= p->bound_work) return (plan_bound){"work", "all work shared evenly"};
-    return (plan_bound){"bytes", "the bytes that must move"};
+    const struct {
+        double seconds;
+        plan_bound bound;
+    } all[] = {{p->bound_work, {"work", "all work shared evenly"}},
+               {p->bound_matrix, {"matrix", "the slowest matrix with its best team"}},
+               {p->bound_bytes, {"bytes", "the bytes that must move"}},
+               {p->bound_teams, {"teams", "work and exchanges of teams that are fast enough"}}};
+    size_t binding = 0;
+    for (size_t i = 1; i < sizeof all / sizeof *all; i++)
+        if (all[i].seconds > all[binding].seconds) binding = i;
+    return all[binding].bound;
 }
 
 int plan_outcome_choose(const plan_outcome *o, int chosen[PLAN_CHOSEN])

@@ -143,14 +143,16 @@ MUON_API muon_status muon_plan_get_traffic(const muon_plan *plan, size_t groups,
 typedef struct muon_prediction {
     int64_t ranks, matrices, waves;
     double makespan;
-    double lower_bound; /* the larger of bound_work and bound_bytes */
-    /* All work shared evenly; the costliest matrix on one rank; the bytes that must move, shared
-     * evenly. */
+    double lower_bound; /* the largest of the bounds */
+    /* All work shared evenly; the slowest matrix from gather to scatter, with its best team; the
+     * bytes that must move, shared evenly. */
     double bound_work, bound_matrix, bound_bytes;
     double imbalance; /* work of the busiest rank / mean */
     int64_t bytes_max, bytes_mean, padding_bytes;
     int64_t workspace_max, matrices_max;
     int64_t teams, team_max; /* matrices that several ranks share; ranks of the largest team */
+    /* Work and exchanges shared evenly, with teams that are fast enough for it. */
+    double bound_teams;
 } muon_prediction;
 
 MUON_API muon_status muon_plan_predict(const muon_plan *plan, muon_prediction *prediction,

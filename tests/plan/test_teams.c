@@ -158,6 +158,8 @@ TEST(a_few_large_matrices_on_many_ranks_are_shared_and_the_step_is_shorter)
     assert_true(with.team_max > 4 && with.team_max <= 16);
     assert_int_equal(without.teams, 0);
     assert_true(with.makespan < 0.3 * without.makespan);
+    assert_true(with.lower_bound == with.bound_teams && with.bound_teams > with.bound_work);
+    assert_true(without.lower_bound == without.bound_matrix);
     assert_true(muon_plan_get_hash(teams) != muon_plan_get_hash(owners));
     check_members(teams, 0);
     muon_plan_destroy(teams);

@@ -5,12 +5,8 @@
 #include "base/mode.h"
 #include "base/versioned.h"
 #include "plan/dispatch/makespan.h"
+#include "plan/predict/bounds.h"
 #include "plan/route/waves.h"
-
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
 
 static int64_t team_bytes(const traffic *t)
 {
@@ -36,8 +32,8 @@ static void sum_ranks(muon_prediction *p, const muon_plan *plan, const traffic *
     }
     p->bytes_mean = bytes / p->ranks;
     p->padding_bytes = sent - team_bytes(t) - t->useful_bytes;
-    p->bound_work = plan->cost.flops / m->flops / (double)p->ranks;
-    p->imbalance = p->bound_work > 0 ? busiest / p->bound_work : 1;
+    double mean = plan->cost.flops / m->flops / (double)p->ranks;
+    p->imbalance = mean > 0 ? busiest / mean : 1;
 }
 
 static int64_t workspace(const traffic *t, const muon_plan *plan)
@@ -78,21 +74,22 @@ static muon_status predict_padded(muon_scheme_cost *out, const muon_plan *plan, 
 static muon_status predict(muon_prediction *p, const muon_plan *plan, const patterns *found,
                            traffic *t)
 {
+    bounds b;
+    TRY(muon__bounds_find(&b, plan));
     TRY(muon__traffic_create(t, plan, found));
     *p = (muon_prediction){
         .ranks = plan->nranks, .matrices = plan->cost.matrices, .waves = (int64_t)plan->nwaves};
     sum_ranks(p, plan, t);
-    for (size_t i = 0; i < plan->nclasses; i++) {
-        double work = plan->classes[i].flops / plan->config.machine.flops;
-        if (work > p->bound_matrix) p->bound_matrix = work;
-    }
+    p->bound_work = b.work;
     for (size_t i = 0; i < plan->nteams; i++) {
         int64_t size = plan->shapes[plan->teams[i].shape].size;
         if (size > p->team_max) p->team_max = size;
     }
     p->teams = (int64_t)plan->nteams;
-    p->bound_bytes = t->bound_bytes;
-    p->lower_bound = larger(p->bound_work, p->bound_bytes);
+    p->bound_matrix = b.matrix;
+    p->bound_bytes = b.bytes;
+    p->bound_teams = b.teams;
+    p->lower_bound = muon__bounds_largest(&b);
     p->workspace_max = workspace(t, plan);
     return MUON_OK;
 }

@@ -12,7 +12,6 @@ typedef struct walker {
     int64_t wire;
     int replica;   /* the only one that counts, or -1: all */
     int *node;     /* [nranks] */
-    int64_t *held; /* [nranks] all 0 between two items */
     shares shares; /* of the item in work, and */
     int *holders;  /* their holders, share by share, where a share has several */
     size_t capacity;
@@ -98,7 +97,7 @@ static void add_item(walker *w, size_t item, int64_t total)
         (muon__item_numel(it) - own) * w->wire + (total - own) * (int64_t)sizeof(float);
 }
 
-static muon_status list_holders(walker *w, const layout *l, size_t *count)
+static muon_status list_holders(walker *w, const layout *l)
 {
     size_t n = 0;
     for (size_t i = 0; i < w->shares.n; i++)
@@ -109,7 +108,6 @@ static muon_status list_holders(walker *w, const layout *l, size_t *count)
         TRY(CALLOC(&w->holders, n, "traffic"));
         w->capacity = n;
     }
-    *count = n;
     int *at = w->holders;
     for (size_t i = 0; i < w->shares.n; i++)
         for (int k = 0; k < w->shares.list[i].nholders; k++)
@@ -118,21 +116,13 @@ static muon_status list_holders(walker *w, const layout *l, size_t *count)
     return MUON_OK;
 }
 
-/* How much all replicas of an item have together, and how much one rank at most. */
-static void measure(const walker *w, size_t count, int64_t *total, int64_t *largest)
+/* How much all replicas of an item have together. */
+static int64_t count_replicas(const walker *w)
 {
-    const int *holder = w->holders;
-    *total = *largest = 0;
-    for (size_t i = 0; i < w->shares.n; i++) {
-        int64_t numel = w->shares.list[i].numel;
-        *total += numel * w->shares.list[i].nholders;
-        for (int k = 0; k < w->shares.list[i].nholders; k++) {
-            int64_t held = w->held[*holder++] += numel;
-            if (held > *largest) *largest = held;
-        }
-    }
-    for (size_t i = 0; i < count; i++)
-        w->held[w->holders[i]] = 0;
+    int64_t total = 0;
+    for (size_t i = 0; i < w->shares.n; i++)
+        total += w->shares.list[i].numel * w->shares.list[i].nholders;
+    return total;
 }
 
 /* Members exchange what they have computed. */
@@ -161,10 +151,8 @@ static muon_status walk(walker *w)
     traffic *t = w->t;
     const muon_machine *machine = &plan->config.machine;
     TRY(CALLOC(&w->node, t->nranks, "traffic"));
-    TRY(CALLOC(&w->held, t->nranks, "traffic"));
     for (size_t r = 0; r < t->nranks; r++)
         w->node[r] = (int)((int64_t)r / machine->ranks_per_node);
-    double must_move = 0;
     for (size_t i = 0; i < w->p->n; i++) {
         uint32_t param = muon__pattern_param(w->p, i);
         size_t first = w->p->item_first[param], end = w->p->item_first[param + 1];
@@ -172,20 +160,12 @@ static muon_status walk(walker *w)
         for (size_t item = first; item < end; item++) {
             if (plan->items[item].class == PLAN_IDLE) continue;
             TRY(muon__shares_find(&w->shares, plan, item));
-            size_t holders = 0;
-            TRY(list_holders(w, plan->params[param].layout, &holders));
-            int64_t total, largest, numel = muon__item_numel(&plan->items[item]);
-            measure(w, holders, &total, &largest);
+            TRY(list_holders(w, plan->params[param].layout));
+            int64_t total = count_replicas(w);
             for (size_t k = begin; k < begin + n; k++)
                 add_item(w, w->p->item_first[w->p->params[k]] + item - first, total);
-            must_move += (double)n * ((double)(numel - largest) * (double)w->wire +
-                                      (double)(total - largest) * sizeof(float));
         }
     }
-    double fastest = machine->bandwidth;
-    if (machine->ranks_per_node > 1 && machine->node_bandwidth > fastest)
-        fastest = machine->node_bandwidth;
-    t->bound_bytes = must_move / (double)t->nranks / fastest;
     for (size_t i = 0; w->replica < 0 && i < plan->nteams; i++)
         add_team(w, &plan->teams[i]);
     return MUON_OK;
@@ -209,7 +189,6 @@ muon_status muon__traffic_add_replica(traffic *t, const muon_plan *plan, const p
     walker w = {.t = t, .plan = plan, .p = p, .wire = muon__wire_bytes(plan), .replica = replica};
     muon_status status = walk(&w);
     free(w.node);
-    free(w.held);
     free(w.holders);
     muon__shares_destroy(&w.shares);
     return status;

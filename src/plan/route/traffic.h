@@ -22,7 +22,6 @@ typedef struct traffic {
     wave_traffic *of; /* [nranks][nwaves] */
     /* Elements that an owner lacks, and that other ranks hold, in bytes as they travel. */
     int64_t useful_bytes;
-    double bound_bytes; /* seconds: what must move whoever the owners are, shared evenly */
     /* Bytes from group to group of neighbouring ranks, [ngroups][ngroups]; 0 groups: not counted. */
     size_t ngroups;
     int64_t *gather, *scatter;
