@@ -164,3 +164,30 @@ TEST(more_ranks_than_a_team_can_use_do_not_lower_the_bound)
     }
     assert_true(bound[1] > bound[0]); /* less of the matrix is in one node */
 }
+
+/* Ranks that compute so fast that messages count as much as work. */
+TEST(makespans_are_near_the_bound_on_accelerators)
+{
+    static const struct {
+        const known_model *model;
+        int ranks;
+        double ratio;
+    } cases[] = {{&gpt2, 512, 1.15},       {&gpt2, 2048, 1.15},       {&llama_8b, 2048, 1.2},
+                 {&llama_8b, 512, 1.3},    {&llama_70b, 512, 1.3},    {&qwen3_30b, 512, 1.1},
+                 {&qwen3_30b, 2048, 1.3},  {&llama_70b, 2048, 1.3},   {&glm_45, 512, 1.15},
+                 {&qwen35_397b, 512, 1.2}, {&qwen35_397b, 2048, 1.3}, {&kimi_k2, 512, 1.05},
+                 {&kimi_k2, 2048, 1.1}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        planned c;
+        planned_init(&c, 1, cases[i].ranks, 1, 1);
+        planned_add_model(&c, cases[i].model);
+        c.config.machine = (muon_machine){400e12, 300e9, 40e9, 8, 1e-5};
+        c.config.wire = MUON_BF16;
+        muon_plan *plan = planned_make(&c);
+        muon_prediction p = planned_predict(plan);
+        testlib_assert_error(p.makespan / p.lower_bound, cases[i].ratio, "%s on %d ranks",
+                             cases[i].model->name, cases[i].ranks);
+        muon_plan_destroy(plan);
+        planned_free(&c);
+    }
+}

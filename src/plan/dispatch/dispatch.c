@@ -9,6 +9,7 @@
 #include "plan/dispatch/dispatch.h"
 
 #include "base/memory.h"
+#include "plan/dispatch/priced.h"
 #include "plan/dispatch/teams.h"
 #include "plan/dispatch/tree.h"
 #include "plan/predict/predict.h"
@@ -22,6 +23,9 @@
 static const double TARGETS[] = {4, 1, 1.04, 1.1, 1.3, 2};
 /* A makespan this much smaller is worth more bytes. */
 static const double WORTH_IT = 0.01;
+/* Times what no rank can do without; tried where the others are this far from the bound. */
+static const double PRICED_TARGETS[] = {1.0, 1.1, 1.2, 1.35};
+static const double FAR_FROM_BOUND = 0.05;
 /* Among holders: seconds of messages against seconds of load. */
 static const double BYTES_WEIGHT = 8;
 /* Where messages take longer than work, work still counts a little. */
@@ -134,6 +138,21 @@ static void reopen(dispatch *d)
     }
 }
 
+/* What comes of the owners whose loads are known. */
+static void measure(const dispatch *d, outcome *out)
+{
+    out->makespan = 0;
+    out->bytes_max = 0;
+    int64_t sum = 0;
+    for (int r = 0; r < d->plan->nranks; r++) {
+        double seconds = muon__load_seconds(&d->load[r]);
+        if (seconds > out->makespan) out->makespan = seconds;
+        if (d->load[r].bytes > out->bytes_max) out->bytes_max = d->load[r].bytes;
+        sum += d->load[r].bytes;
+    }
+    out->bytes_mean = sum / d->plan->nranks;
+}
+
 /* With `even`, a rank gets no more matrices of a cost than an equal share of each shape, so that a rank
  * which lacks a costly one is not given a crowd of cheap ones, which have more bytes for their work. */
 static void assign(dispatch *d, outcome *out, double target, int even)
@@ -156,16 +175,7 @@ static void assign(dispatch *d, outcome *out, double target, int even)
         }
         if (even) reopen(d);
     }
-    out->makespan = 0;
-    out->bytes_max = 0;
-    int64_t sum = 0;
-    for (int r = 0; r < d->plan->nranks; r++) {
-        double seconds = muon__load_seconds(&d->load[r]);
-        if (seconds > out->makespan) out->makespan = seconds;
-        if (d->load[r].bytes > out->bytes_max) out->bytes_max = d->load[r].bytes;
-        sum += d->load[r].bytes;
-    }
-    out->bytes_mean = sum / d->plan->nranks;
+    measure(d, out);
 }
 
 /* ---- The best of several */
@@ -178,6 +188,14 @@ static int is_better(const outcome *a, const outcome *b, int64_t cap)
     return a->makespan <= b->makespan * (1 + WORTH_IT) && a->bytes_max < b->bytes_max;
 }
 
+static void keep_better(outcome *best, outcome *next, int64_t cap)
+{
+    if (!is_better(next, best, cap)) return;
+    outcome swapped = *best;
+    *best = *next;
+    *next = swapped;
+}
+
 static void try_targets(dispatch *d, outcome *best, outcome *next, int64_t cap, int even)
 {
     double loosest = 0;
@@ -185,12 +203,23 @@ static void try_targets(dispatch *d, outcome *best, outcome *next, int64_t cap, 
         if (i > 0 && TARGETS[i] * d->bound >= loosest) return; /* it would be the same again */
         assign(d, next, TARGETS[i] * d->bound, even);
         if (i == 0) loosest = next->makespan;
-        if (is_better(next, best, cap)) {
-            outcome swapped = *best;
-            *best = *next;
-            *next = swapped;
-        }
+        keep_better(best, next, cap);
         if (best->bytes_max <= cap && best->makespan <= d->bound * (1 + WORTH_IT)) return;
+    }
+}
+
+/* No rank can receive less than the mean. */
+static void try_prices(dispatch *d, outcome *best, outcome *next)
+{
+    double received = 0;
+    for (int r = 0; r < d->plan->nranks; r++)
+        received += d->load[r].in;
+    double least = fmax(d->bound, received / d->plan->nranks);
+    for (size_t i = 0; i < sizeof PRICED_TARGETS / sizeof *PRICED_TARGETS; i++) {
+        muon__priced_owners(next->owner, d->load, &d->tree, &d->model, &d->order, d->shared,
+                            PRICED_TARGETS[i] * least);
+        measure(d, next);
+        keep_better(best, next, INT64_MAX);
     }
 }
 
@@ -235,6 +264,7 @@ static muon_status run(dispatch *d, outcome *best, outcome *next)
     best->makespan = HUGE_VAL;
     best->bytes_max = INT64_MAX;
     try_targets(d, best, next, INT64_MAX, 0);
+    if (best->makespan > d->bound * (1 + FAR_FROM_BOUND)) try_prices(d, best, next);
     /* Where tensors are whole on a rank, that scheme moves nothing and leaves the work as it lies: then
      * its bytes are no measure. */
     if (best->bytes_max > padded.bytes_max && best->bytes_mean <= padded.bytes_max)
