@@ -116,6 +116,7 @@ typedef struct muon_rank_load {
     double work_seconds, message_seconds; /* predicted from config.machine */
     int64_t teams;                        /* of the matrices, so many are shared with other ranks */
     double exchange_seconds; /* of the messages, those inside teams; predicted like the others */
+    int64_t peers;           /* ranks that it sends to or receives from in a step */
 } muon_rank_load;
 
 MUON_API muon_status muon_plan_get_rank(const muon_plan *plan, int rank, muon_rank_load *load,

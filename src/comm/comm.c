@@ -2,12 +2,14 @@
 
 #include "base/clock.h"
 #include "base/mode.h"
+#include "base/pool.h"
 #include "base/versioned.h"
 #include "comm/roll.h"
 
 #include <assert.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,6 +106,15 @@ muon_status muon__comm_test(const muon_comm *c, muon_batch *batch, int *done)
     return status;
 }
 
+/* Ranks that outnumber the processors they share only keep each other from working when they spin. */
+static int is_crowded(const muon_comm *c)
+{
+    static atomic_int processors; /* 0: not known yet */
+    int n = atomic_load(&processors);
+    if (n == 0) atomic_store(&processors, n = muon__pool_available());
+    return c->sharing > n;
+}
+
 void muon__comm_rest(int *turn)
 {
     int naps = *turn - SPINS - YIELDS;
@@ -117,7 +128,7 @@ void muon__comm_rest(int *turn)
 muon_status muon__comm_poll(const muon_comm *c, muon_batch *batch, double seconds, int *done)
 {
     double deadline = muon__seconds() + seconds;
-    for (int turn = 0;;) {
+    for (int turn = is_crowded(c) ? SPINS : 0;;) {
         /* The clock first: a process that was stopped for long still looks once at what has come. */
         int late = muon__seconds() >= deadline;
         TRY(muon__comm_test(c, batch, done));

@@ -11,6 +11,7 @@
  * verdict may have to go out while what it would overwrite is still under way. */
 #include "comm/tree.h"
 
+#include "base/binomial.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "comm/call.h"
@@ -62,21 +63,11 @@ struct tree {
     roll_waits waits; /* whom this rank waited for when it was lost */
 };
 
-static int lowest_bit(int rank)
-{
-    return rank & -rank;
-}
-
-static int parent_of(int rank)
-{
-    return rank - lowest_bit(rank);
-}
-
 /* One past the last rank that speaks through this one. */
 static int end_of(int rank, int size)
 {
     if (rank == 0) return size;
-    return size - rank < lowest_bit(rank) ? size : rank + lowest_bit(rank);
+    return size - rank < muon__lowest_bit(rank) ? size : rank + muon__lowest_bit(rank);
 }
 
 static head *head_of(char *room)
@@ -95,7 +86,7 @@ static void place_ranks(tree *t)
 {
     int rank = t->comm.rank;
     int size = t->comm.size;
-    t->up.peer = t->down.peer = parent_of(rank);
+    t->up.peer = t->down.peer = muon__binomial_parent(rank);
     for (int step = 1; step < end_of(rank, size) - rank; step *= 2) {
         child *c = &t->children[t->nchildren++];
         c->up.peer = c->down.peer = rank + step;

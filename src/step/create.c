@@ -153,6 +153,7 @@ static muon_status make_together(muon_opt **out, const muon_config *config,
     status = muon__config_load(&known, config); /* as it was for the plan */
     if (status == MUON_OK) status = make(opt, known.offload_dir != NULL);
     TRY(muon__agree_status(&opt->agree, "muon_create", status));
+    TRY(muon__opt_connect(opt));
     return muon__offload_create(opt, known.offload_dir);
 }
 

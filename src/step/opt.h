@@ -181,6 +181,8 @@ muon_status muon__teams_create(muon_opt *opt);
 void muon__teams_destroy(muon_opt *opt);
 /* Lets a team's messages progress. */
 void muon__teams_look(muon_opt *opt);
+/* Collective: a first message to every rank that steps send to (warm.c). */
+muon_status muon__opt_connect(muon_opt *opt);
 /* From now on the pool lets messages progress between two units of work. */
 void muon__exchange_look_after(muon_opt *opt);
 muon_status muon__reference_create(muon_opt *opt);

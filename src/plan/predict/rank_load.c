@@ -3,6 +3,8 @@
 #include "base/versioned.h"
 #include "plan/route/route.h"
 
+#include <stdlib.h>
+
 typedef struct traffic {
     int64_t messages[ROUTE_LISTS], bytes[ROUTE_LISTS];
     double sent_seconds, received_seconds;
@@ -101,6 +103,10 @@ muon_status muon_plan_get_rank(const muon_plan *plan, int rank, muon_rank_load *
     TRY(muon__route_create(&r, plan, rank));
     traffic t = count_waves(r, plan, 0, plan->nwaves);
     exchanged x = count_teams(r, plan);
+    int *peers = NULL;
+    size_t npeers = 0;
+    muon_status status = muon__route_peers(&peers, &npeers, r, plan);
+    free(peers);
     muon_rank_load found = {
         .matrices = (int64_t)r->owned_first[plan->nwaves],
         .flops = count_flops(r, plan),
@@ -113,11 +119,13 @@ muon_status muon_plan_get_rank(const muon_plan *plan, int rank, muon_rank_load *
         .workspace_bytes = muon__route_workspace(r, plan),
         .teams = x.teams,
         .exchange_seconds = x.seconds,
+        .peers = (int64_t)npeers,
     };
     found.work_seconds = found.flops / plan->config.machine.flops;
     found.message_seconds =
         (t.sent_seconds > t.received_seconds ? t.sent_seconds : t.received_seconds) + x.seconds;
     muon__route_destroy(r);
+    TRY(status);
     return muon__struct_store(load, load_size, &found, sizeof found, "muon_rank_load");
 }
 

@@ -76,6 +76,9 @@ muon_status muon__route_create_waves(route **out, const muon_plan *plan, int ran
                                      size_t end);
 void muon__route_destroy(route *r); /* NULL is fine */
 
+/* The ranks that it exchanges messages with in a step, ascending; *out is the caller's to free. */
+muon_status muon__route_peers(int **out, size_t *n, const route *r, const muon_plan *plan);
+
 /* How many of each buffer there are: of what an owner has in a wave, and of what a holder sends and
  * receives. */
 typedef struct route_rings {
