@@ -251,6 +251,7 @@ muon_status muon__plan_without_teams(muon_plan *out, const muon_plan *plan)
     out->shapes = NULL;
     out->nshapes = 0;
     out->scratch_team = 0;
+    out->relayed = NULL;
     out->config.workspace_budget = 0;
     muon_status status = join_strips(out, plan);
     if (status != MUON_OK) muon__plan_free_items(out);

@@ -54,6 +54,7 @@ static void free_distribution(muon_plan *plan)
 {
     muon__plan_free_items(plan);
     free_teams(plan);
+    free(plan->relayed);
     free(plan->order);
     free(plan->wave);
 }
@@ -156,6 +157,7 @@ void muon_plan_destroy(muon_plan *plan)
     free(plan->items);
     free(plan->matrix_item);
     free_teams(plan);
+    free(plan->relayed);
     free(plan->order);
     free(plan->wave);
     free(plan);

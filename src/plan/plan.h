@@ -97,6 +97,9 @@ struct muon_plan {
         *order;   /* items by wave, in each by index; wave w has order[wave[w]] .. [wave[w + 1]] */
     size_t *wave; /* [nwaves + 1] */
     size_t nwaves;
+    /* [nodes][nranks] 1: the holders of the node exchange messages with this owner through one of them
+     * (plan/route/relays.h). NULL: nobody does. */
+    unsigned char *relayed;
     int threads;
     int64_t wave_floats;   /* of the buffer that holds what any owner has in any wave */
     int64_t scratch_large; /* floats for one matrix that all threads share */

@@ -13,9 +13,11 @@
 #define LOOK_SECONDS 1e-4
 
 struct exchange {
-    muon_batch **batch[ROUTE_LISTS];    /* [nwaves] */
-    unsigned char *active[ROUTE_LISTS]; /* [nwaves] started and not yet seen to be done */
-    size_t oldest, newest;              /* waves that may be active: oldest <= w < newest */
+    muon_batch **batch[ROUTE_ALL_LISTS];      /* [nwaves] */
+    unsigned char *active[ROUTE_ALL_LISTS];   /* [nwaves] started and not yet seen to be done */
+    size_t gathers, scatters;                 /* waves in which this rank has sent its own, */
+    size_t gathers_relayed, scatters_relayed; /* and in which it has passed on those of others */
+    size_t oldest, newest;                    /* waves that may be active: oldest <= w < newest */
     double looked;
     muon_status status; /* of looking between units, where nobody takes a status */
 };
@@ -33,20 +35,18 @@ static muon_status open_batch(muon_opt *opt, int list, size_t wave, muon_message
     char *slots = (char *)opt->wave[wave % (size_t)opt->rings.waves];
     for (size_t i = 0; i < n; i++) {
         const route_message *m = &messages->entries[first + i];
-        char *base = m->in_slot ? slots : buffer_of(opt, list, wave);
+        char *base = m->item != ROUTE_PACKED ? slots : buffer_of(opt, list, wave);
         room[i] = (muon_message){base + m->offset, m->bytes, m->peer};
     }
-    int receives = list == GATHER_RECEIVE || list == SCATTER_RECEIVE;
-    int gather = list == GATHER_SEND || list == GATHER_RECEIVE;
     return muon__comm_open(&opt->comm, &opt->messages->batch[list][wave],
-                           receives ? MUON_RECEIVE : MUON_SEND,
-                           gather ? CHANNEL_GATHER : CHANNEL_SCATTER, room, n);
+                           muon__route_sends(list) ? MUON_SEND : MUON_RECEIVE,
+                           muon__route_gathers(list) ? CHANNEL_GATHER : CHANNEL_SCATTER, room, n);
 }
 
 static size_t most_messages(const muon_opt *opt)
 {
     size_t most = 0;
-    for (int list = 0; list < ROUTE_LISTS; list++) {
+    for (int list = 0; list < ROUTE_ALL_LISTS; list++) {
         const size_t *first = opt->route->messages[list].first;
         for (size_t w = 0; w < opt->plan->nwaves; w++)
             if (first[w + 1] - first[w] > most) most = first[w + 1] - first[w];
@@ -58,14 +58,14 @@ muon_status muon__exchange_create(muon_opt *opt)
 {
     TRY(CALLOC(&opt->messages, 1, "messages"));
     exchange *x = opt->messages;
-    for (int list = 0; list < ROUTE_LISTS; list++) {
+    for (int list = 0; list < ROUTE_ALL_LISTS; list++) {
         TRY(CALLOC(&x->batch[list], opt->plan->nwaves, "messages"));
         TRY(CALLOC(&x->active[list], opt->plan->nwaves, "messages"));
     }
     muon_message *room = NULL;
     TRY(CALLOC(&room, most_messages(opt), "messages"));
     muon_status status = MUON_OK;
-    for (int list = 0; list < ROUTE_LISTS; list++)
+    for (int list = 0; list < ROUTE_ALL_LISTS; list++)
         for (size_t w = 0; w < opt->plan->nwaves && status == MUON_OK; w++)
             status = open_batch(opt, list, w, room);
     free(room);
@@ -76,7 +76,7 @@ void muon__exchange_destroy(muon_opt *opt)
 {
     exchange *x = opt->messages;
     if (!x) return;
-    for (int list = 0; list < ROUTE_LISTS; list++) {
+    for (int list = 0; list < ROUTE_ALL_LISTS; list++) {
         for (size_t w = 0; x->batch[list] && w < opt->plan->nwaves; w++)
             muon__comm_close(&opt->comm, x->batch[list][w]);
         free(x->batch[list]);
@@ -99,10 +99,38 @@ static muon_status start(muon_opt *opt, int list, size_t wave)
     int64_t n = (int64_t)(messages->first[wave + 1] - messages->first[wave]), bytes = 0;
     for (size_t i = messages->first[wave]; i < messages->first[wave + 1]; i++)
         bytes += messages->entries[i].bytes;
-    int sends = list == GATHER_SEND || list == SCATTER_SEND;
+    int sends = muon__route_sends(list);
     *(sends ? &opt->result.messages_sent : &opt->result.messages_received) += n;
     *(sends ? &opt->result.bytes_sent : &opt->result.bytes_received) += bytes;
     return MUON_OK;
+}
+
+/* ---- Relaying
+ *
+ * On a channel between two ranks, messages match by their order alone. What a rank relays in a wave is
+ * therefore sent after its own messages of that wave, which may go to the same ranks, and before its own
+ * of the next wave. It goes as soon as somebody looks and it is all there, and at the latest when its
+ * turn has come. By then the others have sent it without having waited for anything later, so pipeline.c
+ * still has it right that there is no deadlock. */
+
+/* Passes on the wave that is due, if it is there. */
+static muon_status relay_due(muon_opt *opt, int in, size_t sent, size_t *relayed)
+{
+    if (*relayed == sent || opt->messages->active[in][*relayed]) return MUON_OK;
+    int out = in == RELAY_GATHER_IN ? RELAY_GATHER_OUT : RELAY_SCATTER_OUT;
+    return start(opt, out, (*relayed)++);
+}
+
+static muon_status relay_gather(muon_opt *opt)
+{
+    exchange *x = opt->messages;
+    return relay_due(opt, RELAY_GATHER_IN, x->gathers, &x->gathers_relayed);
+}
+
+static muon_status relay_scatter(muon_opt *opt)
+{
+    exchange *x = opt->messages;
+    return relay_due(opt, RELAY_SCATTER_IN, x->scatters, &x->scatters_relayed);
 }
 
 static void look(void *arg)
@@ -115,7 +143,7 @@ static void look(void *arg)
     muon__teams_look(opt);
     if (x->oldest == x->newest || x->status != MUON_OK) return;
     for (size_t w = x->oldest; w < x->newest; w++) {
-        for (int list = 0; list < ROUTE_LISTS; list++) {
+        for (int list = 0; list < ROUTE_ALL_LISTS; list++) {
             int done = 0;
             if (!x->active[list][w]) continue;
             x->status = muon__comm_test(&opt->comm, x->batch[list][w], &done);
@@ -123,6 +151,9 @@ static void look(void *arg)
             if (done) x->active[list][w] = 0;
         }
     }
+    if (!opt->plan->relayed) return;
+    x->status = relay_gather(opt);
+    if (x->status == MUON_OK) x->status = relay_scatter(opt);
 }
 
 void muon__exchange_look_after(muon_opt *opt)
@@ -135,11 +166,11 @@ static muon_status await(muon_opt *opt, int list, size_t wave)
     exchange *x = opt->messages;
     TRY(x->status);
     if (!x->active[list][wave]) return MUON_OK;
-    static const char *const stages[ROUTE_LISTS] = {
-        [GATHER_SEND] = "sending to owners",
-        [GATHER_RECEIVE] = "gathering matrices",
-        [SCATTER_SEND] = "sending results",
-        [SCATTER_RECEIVE] = "receiving results",
+    static const char *const stages[ROUTE_ALL_LISTS] = {
+        [GATHER_SEND] = "sending to owners",      [GATHER_RECEIVE] = "gathering matrices",
+        [SCATTER_SEND] = "sending results",       [SCATTER_RECEIVE] = "receiving results",
+        [RELAY_GATHER_IN] = "relaying to owners", [RELAY_GATHER_OUT] = "relaying to owners",
+        [RELAY_SCATTER_IN] = "relaying results",  [RELAY_SCATTER_OUT] = "relaying results",
     };
     TRY(muon__comm_wait(&opt->comm, x->batch[list][wave], opt->plan->config.timeout,
                         "%s, wave %zu of %zu", stages[list], wave + 1, opt->plan->nwaves));
@@ -189,23 +220,54 @@ static void copy(muon_opt *opt, int which, size_t wave)
 
 /* ---- The stages */
 
+/* All waves before `end` have been passed on. */
+static muon_status relay_gathers(muon_opt *opt, size_t end)
+{
+    exchange *x = opt->messages;
+    while (opt->plan->relayed && x->gathers_relayed < end) {
+        TRY(await(opt, RELAY_GATHER_IN, x->gathers_relayed));
+        TRY(relay_gather(opt));
+    }
+    return MUON_OK;
+}
+
+static muon_status relay_scatters(muon_opt *opt, size_t end)
+{
+    exchange *x = opt->messages;
+    while (opt->plan->relayed && x->scatters_relayed < end) {
+        TRY(await(opt, RELAY_SCATTER_IN, x->scatters_relayed));
+        TRY(relay_scatter(opt));
+    }
+    return MUON_OK;
+}
+
 muon_status muon__exchange_make_room(muon_opt *opt, size_t wave)
 {
     size_t waves = (size_t)opt->rings.waves, shards = (size_t)opt->rings.shards;
     if (wave >= waves) TRY(await(opt, SCATTER_SEND, wave - waves));
+    if (wave >= waves) TRY(await(opt, RELAY_SCATTER_OUT, wave - waves));
     if (wave >= shards) TRY(await(opt, GATHER_SEND, wave - shards));
+    if (wave >= shards) TRY(await(opt, RELAY_GATHER_OUT, wave - shards));
     if (wave >= waves) opt->messages->oldest = wave - waves + 1;
-    return start(opt, GATHER_RECEIVE, wave);
+    TRY(start(opt, GATHER_RECEIVE, wave));
+    return start(opt, RELAY_GATHER_IN, wave);
 }
 
 muon_status muon__exchange_start_gather(muon_opt *opt, size_t wave)
 {
-    return start(opt, GATHER_SEND, wave);
+    TRY(relay_gathers(opt, wave));
+    TRY(start(opt, GATHER_SEND, wave));
+    opt->messages->gathers = wave + 1;
+    return MUON_OK;
 }
 
 muon_status muon__exchange_finish_gather(muon_opt *opt, size_t wave)
 {
+    size_t shards = (size_t)opt->rings.shards;
+    if (wave >= shards) TRY(await(opt, RELAY_SCATTER_OUT, wave - shards));
     TRY(start(opt, SCATTER_RECEIVE, wave));
+    TRY(start(opt, RELAY_SCATTER_IN, wave));
+    TRY(relay_gathers(opt, wave + 1));
     TRY(await(opt, GATHER_RECEIVE, wave));
     copy(opt, UNPACK, wave);
     return MUON_OK;
@@ -213,12 +275,16 @@ muon_status muon__exchange_finish_gather(muon_opt *opt, size_t wave)
 
 muon_status muon__exchange_start_scatter(muon_opt *opt, size_t wave)
 {
+    TRY(relay_scatters(opt, wave));
     copy(opt, PACK, wave);
-    return start(opt, SCATTER_SEND, wave);
+    TRY(start(opt, SCATTER_SEND, wave));
+    opt->messages->scatters = wave + 1;
+    return MUON_OK;
 }
 
 muon_status muon__exchange_finish_scatter(muon_opt *opt, size_t wave)
 {
+    TRY(relay_scatters(opt, wave + 1));
     return await(opt, SCATTER_RECEIVE, wave);
 }
 
@@ -226,8 +292,9 @@ muon_status muon__exchange_finish(muon_opt *opt)
 {
     exchange *x = opt->messages;
     for (size_t w = x->oldest; w < x->newest; w++)
-        for (int list = 0; list < ROUTE_LISTS; list++)
+        for (int list = 0; list < ROUTE_ALL_LISTS; list++)
             TRY(await(opt, list, w));
     x->oldest = x->newest = 0;
+    x->gathers = x->scatters = x->gathers_relayed = x->scatters_relayed = 0;
     return MUON_OK;
 }

@@ -115,7 +115,8 @@ struct muon_opt {
 
     arena workspace;
     float *wave[3]; /* what this rank owns of a wave; wave w is in [w % rings.waves] */
-    char *transit[ROUTE_LISTS][3]; /* what is sent and received in other places than slots */
+    /* What is sent and received in other places than slots; a relay's IN and OUT are one buffer. */
+    char *transit[ROUTE_ALL_LISTS][3];
     route_rings rings;
     float *scratch;       /* for one large matrix, or a small one per thread */
     float *team_scratch;  /* for a matrix that a team shares, and */

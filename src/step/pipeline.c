@@ -3,7 +3,7 @@
  *
  * No rank ever waits for something that another rank does later than itself: in iteration w it waits
  * for what the others do in iterations before w, or earlier in w. So there is no deadlock, whatever
- * the routes. */
+ * the routes. That includes what relays pass on (exchange.c). */
 #include "step/opt.h"
 
 static muon_status begin(muon_opt *opt, size_t wave, double *clock)

@@ -21,15 +21,18 @@ static double exchange_seconds(const muon_machine *m, const wave_traffic *at)
     return larger(out, in) + (double)at->team_rounds * m->latency;
 }
 
-/* Of an owner: what it gets before it can begin, and what is left when it is done. */
+/* Of an owner: what it gets before it can begin, and what is left when it is done. With relays there is
+ * a hop inside the node before or after that; it takes as long as what this rank relays itself. */
 static double gather_seconds(const muon_machine *m, const wave_traffic *at)
 {
-    return seconds(m, at->gather_received, at->gather_received_near);
+    return seconds(m, at->gather_received, at->gather_received_near) +
+           seconds(m, at->gather_relayed, at->gather_relayed);
 }
 
 static double scatter_seconds(const muon_machine *m, const wave_traffic *at)
 {
-    return seconds(m, at->scatter_sent, at->scatter_sent_near);
+    return seconds(m, at->scatter_sent, at->scatter_sent_near) +
+           seconds(m, at->scatter_relayed, at->scatter_relayed);
 }
 
 /* What a rank has to wait for because no work is there to hide it: the gather of its first wave that
@@ -66,10 +69,11 @@ rank_sum muon__makespan_of_rank(const traffic *t, const muon_machine *m, size_t 
         sum.matrices += at->matrices;
         sum.work += work;
         sum.exchange += exchange;
-        sum.sent += at->gather_sent + at->scatter_sent;
-        sum.received += at->gather_received + at->scatter_received;
-        sent_near += at->gather_sent_near + at->scatter_sent_near;
-        received_near += at->gather_received_near + at->scatter_received_near;
+        int64_t relayed = at->gather_relayed + at->scatter_relayed;
+        sum.sent += at->gather_sent + at->scatter_sent + relayed;
+        sum.received += at->gather_received + at->scatter_received + relayed;
+        sent_near += at->gather_sent_near + at->scatter_sent_near + at->scatter_relayed;
+        received_near += at->gather_received_near + at->scatter_received_near + at->gather_relayed;
         longest = larger(longest, gather_seconds(m, at) + work + exchange + scatter_seconds(m, at));
     }
     double out = seconds(m, sum.sent, sent_near), in = seconds(m, sum.received, received_near);

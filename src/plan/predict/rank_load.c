@@ -6,7 +6,8 @@
 #include <stdlib.h>
 
 typedef struct traffic {
-    int64_t messages[ROUTE_LISTS], bytes[ROUTE_LISTS];
+    int64_t messages_sent, messages_received, bytes_sent, bytes_received;
+    int64_t bytes[ROUTE_ALL_LISTS];
     double sent_seconds, received_seconds;
 } traffic;
 
@@ -20,13 +21,14 @@ static double rate_to(const muon_plan *plan, int a, int b)
 static traffic count_waves(const route *r, const muon_plan *plan, size_t begin, size_t end)
 {
     traffic t = {0};
-    for (int list = 0; list < ROUTE_LISTS; list++) {
+    for (int list = 0; list < ROUTE_ALL_LISTS; list++) {
         const route_messages *messages = &r->messages[list];
-        int sends = list == GATHER_SEND || list == SCATTER_SEND;
+        int sends = muon__route_sends(list);
         for (size_t i = messages->first[begin]; i < messages->first[end]; i++) {
             const route_message *m = &messages->entries[i];
-            t.messages[list]++;
             t.bytes[list] += m->bytes;
+            *(sends ? &t.bytes_sent : &t.bytes_received) += m->bytes;
+            *(sends ? &t.messages_sent : &t.messages_received) += 1;
             *(sends ? &t.sent_seconds : &t.received_seconds) +=
                 (double)m->bytes / rate_to(plan, r->rank, m->peer);
         }
@@ -110,11 +112,10 @@ muon_status muon_plan_get_rank(const muon_plan *plan, int rank, muon_rank_load *
     muon_rank_load found = {
         .matrices = (int64_t)r->owned_first[plan->nwaves],
         .flops = count_flops(r, plan),
-        .messages_sent = t.messages[GATHER_SEND] + t.messages[SCATTER_SEND] + x.messages_sent,
-        .messages_received =
-            t.messages[GATHER_RECEIVE] + t.messages[SCATTER_RECEIVE] + x.messages_received,
-        .bytes_sent = t.bytes[GATHER_SEND] + t.bytes[SCATTER_SEND] + x.bytes_sent,
-        .bytes_received = t.bytes[GATHER_RECEIVE] + t.bytes[SCATTER_RECEIVE] + x.bytes_received,
+        .messages_sent = t.messages_sent + x.messages_sent,
+        .messages_received = t.messages_received + x.messages_received,
+        .bytes_sent = t.bytes_sent + x.bytes_sent,
+        .bytes_received = t.bytes_received + x.bytes_received,
         .state_bytes = count_state(r, plan),
         .workspace_bytes = muon__route_workspace(r, plan),
         .teams = x.teams,
@@ -143,10 +144,10 @@ muon_status muon_plan_get_wave(const muon_plan *plan, int rank, size_t wave, muo
     muon_wave_load found = {
         .matrices = (int64_t)(r->owned_first[wave + 1] - r->owned_first[wave]),
         .flops = count_flops(r, plan),
-        .gather_bytes_sent = t.bytes[GATHER_SEND],
-        .gather_bytes_received = t.bytes[GATHER_RECEIVE],
-        .scatter_bytes_sent = t.bytes[SCATTER_SEND],
-        .scatter_bytes_received = t.bytes[SCATTER_RECEIVE],
+        .gather_bytes_sent = t.bytes[GATHER_SEND] + t.bytes[RELAY_GATHER_OUT],
+        .gather_bytes_received = t.bytes[GATHER_RECEIVE] + t.bytes[RELAY_GATHER_IN],
+        .scatter_bytes_sent = t.bytes[SCATTER_SEND] + t.bytes[RELAY_SCATTER_OUT],
+        .scatter_bytes_received = t.bytes[SCATTER_RECEIVE] + t.bytes[RELAY_SCATTER_IN],
     };
     muon__route_destroy(r);
     return muon__struct_store(load, load_size, &found, sizeof found, "muon_wave_load");

@@ -1,13 +1,19 @@
 /* The messages of one rank. For each wave and direction all parts that travel are listed with their
  * peer and sorted by (peer, packed before alone, item, cell); a peer's packed parts are one message.
- * The other end sorts by the same key and so finds the same messages in the same order. */
+ * The other end sorts by the same key and so finds the same messages in the same order.
+ *
+ * Where a rank between them relays, that is the peer. What goes through it comes after what is for it:
+ * an owner has one packed message with it for all holders that it relays for, one after the other; a
+ * holder has one for each owner. */
 #include "base/memory.h"
 #include "plan/route/build.h"
+#include "plan/route/relays.h"
 
 #include <stdlib.h>
 
 typedef struct traveller {
     int peer, alone;
+    int end; /* where it comes from or goes to: the peer, unless that relays */
     uint32_t item;
     size_t cell, patch; /* patch: within the rank's or the cell's, in the same order at both ends */
     rectangle part;
@@ -29,8 +35,7 @@ typedef struct builder {
     size_t patch_capacity;
 } builder;
 
-/* Makes room for one more element of a growing array. */
-static muon_status grow(void **array, size_t *capacity, size_t count, size_t size)
+muon_status muon__route_grow(void **array, size_t *capacity, size_t count, size_t size)
 {
     if (count < *capacity) return MUON_OK;
     size_t larger = *capacity ? 2 * *capacity : 64;
@@ -42,20 +47,27 @@ static muon_status grow(void **array, size_t *capacity, size_t count, size_t siz
     return MUON_OK;
 }
 
-static int64_t element_bytes(const muon_plan *plan, int list)
+int64_t muon__route_element_bytes(const muon_plan *plan, int list)
 {
-    int gather = list == GATHER_SEND || list == GATHER_RECEIVE;
-    return gather && plan->config.wire == MUON_BF16 ? 2 : 4;
+    return muon__route_gathers(list) && plan->config.wire == MUON_BF16 ? 2 : 4;
+}
+
+static int is_owner_end(int list)
+{
+    return list == GATHER_RECEIVE || list == SCATTER_SEND;
 }
 
 static muon_status add(builder *b, int list, traveller t)
 {
+    int owner = is_owner_end(list) ? b->r->rank : t.end;
+    int relay = muon__relay_between(b->plan, is_owner_end(list) ? t.end : b->r->rank, owner);
+    t.peer = relay == RELAY_NONE ? t.end : relay;
     travellers *of = &b->of[list];
     void *all = of->all;
-    TRY(grow(&all, &of->capacity, of->n, sizeof *of->all));
+    TRY(muon__route_grow(&all, &of->capacity, of->n, sizeof *of->all));
     of->all = all;
     const plan_item *item = &b->plan->items[t.item];
-    t.alone = muon__route_is_alone(item, &t.part, element_bytes(b->plan, list));
+    t.alone = muon__route_is_alone(item, &t.part, muon__route_element_bytes(b->plan, list));
     of->all[of->n++] = t;
     return MUON_OK;
 }
@@ -73,7 +85,7 @@ static muon_status list_held(builder *b, size_t wave)
             continue;
         }
         size_t cell = r->patch_cell[piece->patch];
-        traveller t = {.peer = item->owner,
+        traveller t = {.end = item->owner,
                        .item = piece->item,
                        .cell = cell,
                        .patch = piece->patch,
@@ -96,7 +108,8 @@ static muon_status list_cell(builder *b, uint32_t index, size_t cell)
     muon__layout_cell(param->layout, cell, &at);
     size_t npatches = muon__fold_box(NULL, &param->fold, param->shape, param->ndim, &at);
     void *patches = b->patches;
-    if (npatches) TRY(grow(&patches, &b->patch_capacity, npatches - 1, sizeof *b->patches));
+    if (npatches)
+        TRY(muon__route_grow(&patches, &b->patch_capacity, npatches - 1, sizeof *b->patches));
     b->patches = patches;
     muon__fold_box(b->patches, &param->fold, param->shape, param->ndim, &at);
     int sender = muon__route_sender(b->plan, param->layout, cell, index);
@@ -104,11 +117,11 @@ static muon_status list_cell(builder *b, uint32_t index, size_t cell)
     for (size_t p = 0; p < npatches; p++) {
         traveller t = {.item = index, .cell = cell, .patch = p};
         if (!muon__item_overlap(&t.part, item, &b->patches[p])) continue;
-        t.peer = sender;
+        t.end = sender;
         if (sender != b->r->rank) TRY(add(b, GATHER_RECEIVE, t));
         for (int h = 0; h < nholders; h++) {
-            t.peer = muon__layout_holder(param->layout, cell, h);
-            if (t.peer != b->r->rank) TRY(add(b, SCATTER_SEND, t));
+            t.end = muon__layout_holder(param->layout, cell, h);
+            if (t.end != b->r->rank) TRY(add(b, SCATTER_SEND, t));
         }
     }
     return MUON_OK;
@@ -130,21 +143,48 @@ static muon_status list_owned(builder *b, size_t wave)
     return MUON_OK;
 }
 
-static int by_message(const void *a, const void *b)
+static int by_peer(const traveller *a, const traveller *b)
+{
+    int a_relayed = a->end != a->peer, b_relayed = b->end != b->peer;
+    return a->peer != b->peer ? a->peer - b->peer : a_relayed - b_relayed;
+}
+
+static int by_part(const traveller *a, const traveller *b)
+{
+    if (a->item != b->item) return a->item < b->item ? -1 : 1;
+    if (a->cell != b->cell) return a->cell < b->cell ? -1 : 1;
+    return (a->patch > b->patch) - (a->patch < b->patch);
+}
+
+static int at_holder(const void *a, const void *b)
 {
     const traveller *ta = a, *tb = b;
-    if (ta->peer != tb->peer) return ta->peer < tb->peer ? -1 : 1;
-    if (ta->alone != tb->alone) return ta->alone ? 1 : -1;
-    if (ta->item != tb->item) return ta->item < tb->item ? -1 : 1;
-    if (ta->cell != tb->cell) return ta->cell < tb->cell ? -1 : 1;
-    return (ta->patch > tb->patch) - (ta->patch < tb->patch);
+    int order = by_peer(ta, tb);
+    if (order) return order;
+    if (ta->end != tb->end) return ta->end - tb->end;
+    return ta->alone != tb->alone ? ta->alone - tb->alone : by_part(ta, tb);
+}
+
+static int at_owner(const void *a, const void *b)
+{
+    const traveller *ta = a, *tb = b;
+    int order = by_peer(ta, tb);
+    if (order) return order;
+    if (ta->alone != tb->alone) return ta->alone - tb->alone;
+    return ta->end != tb->end ? ta->end - tb->end : by_part(ta, tb);
+}
+
+/* Are two packed parts of a sorted list in one message? */
+static int is_together(const traveller *a, const traveller *b, int list)
+{
+    return !b->alone && by_peer(a, b) == 0 && (is_owner_end(list) || a->end == b->end);
 }
 
 static muon_status add_message(builder *b, int list, route_message m)
 {
     route_messages *messages = &b->r->messages[list];
     void *entries = messages->entries;
-    TRY(grow(&entries, &b->message_capacity[list], b->nmessages[list], sizeof m));
+    TRY(muon__route_grow(&entries, &b->message_capacity[list], b->nmessages[list], sizeof m));
     messages->entries = entries;
     messages->entries[b->nmessages[list]++] = m;
     return MUON_OK;
@@ -154,7 +194,8 @@ static muon_status add_copy(builder *b, int which, const traveller *t, int64_t o
 {
     route_copies *copies = &b->r->copies[which];
     void *entries = copies->entries;
-    TRY(grow(&entries, &b->copy_capacity[which], b->ncopies[which], sizeof(route_copy)));
+    TRY(muon__route_grow(&entries, &b->copy_capacity[which], b->ncopies[which],
+                         sizeof(route_copy)));
     copies->entries = entries;
     copies->entries[b->ncopies[which]++] = (route_copy){t->item, t->part, offset};
     return MUON_OK;
@@ -179,9 +220,9 @@ static muon_status make_list(builder *b, int list)
 {
     travellers *of = &b->of[list];
     if (of->n == 0) return MUON_OK;
-    qsort(of->all, of->n, sizeof *of->all, by_message);
-    int64_t size = element_bytes(b->plan, list);
-    int owner_end = list == GATHER_RECEIVE || list == SCATTER_SEND;
+    int owner_end = is_owner_end(list);
+    qsort(of->all, of->n, sizeof *of->all, owner_end ? at_owner : at_holder);
+    int64_t size = muon__route_element_bytes(b->plan, list);
     int64_t used = 0; /* elements of the buffer */
     for (size_t i = 0; i < of->n;) {
         const traveller *first = &of->all[i];
@@ -191,21 +232,25 @@ static muon_status make_list(builder *b, int list)
             const plan_item *item = &b->plan->items[first->item];
             if (owner_end) {
                 int64_t at = muon__item_place(item, first->part.row, first->part.col);
-                TRY(add_message(b, list, (route_message){first->peer, 1, at * size, n * size}));
+                TRY(add_message(
+                    b, list,
+                    (route_message){first->peer, (int32_t)first->item, at * size, n * size}));
             } else {
                 TRY(place(b, list, first, used));
                 used += n;
-                TRY(add_message(b, list, (route_message){first->peer, 0, begin * size, n * size}));
+                TRY(add_message(
+                    b, list, (route_message){first->peer, ROUTE_PACKED, begin * size, n * size}));
             }
             i++;
             continue;
         }
-        for (; i < of->n && of->all[i].peer == first->peer && !of->all[i].alone; i++) {
+        for (; i < of->n && is_together(first, &of->all[i], list); i++) {
             TRY(place(b, list, &of->all[i], used));
             used += of->all[i].part.nrows * of->all[i].part.ncols;
         }
-        TRY(add_message(b, list,
-                        (route_message){first->peer, 0, begin * size, (used - begin) * size}));
+        TRY(add_message(
+            b, list,
+            (route_message){first->peer, ROUTE_PACKED, begin * size, (used - begin) * size}));
     }
     if (used * size > b->r->messages[list].room) b->r->messages[list].room = used * size;
     of->n = 0;

@@ -14,7 +14,7 @@ static void mark_team(unsigned char *met, const muon_plan *plan, const plan_item
 
 static void mark(unsigned char *met, const route *r, const muon_plan *plan)
 {
-    for (int list = 0; list < ROUTE_LISTS; list++)
+    for (int list = 0; list < ROUTE_ALL_LISTS; list++)
         for (size_t i = 0; i < r->messages[list].first[plan->nwaves]; i++)
             met[r->messages[list].entries[i].peer] = 1;
     for (size_t i = 0; i < r->owned_first[plan->nwaves]; i++) {

@@ -161,16 +161,30 @@ muon_status muon__route_create(route **out, const muon_plan *plan, int rank)
     return muon__route_create_waves(out, plan, rank, 0, plan->nwaves);
 }
 
-muon_status muon__route_create_waves(route **out, const muon_plan *plan, int rank, size_t begin,
-                                     size_t end)
+muon_status muon__route_create_held(route **out, const muon_plan *plan, int rank, size_t begin,
+                                    size_t end)
 {
     route *r = NULL;
     TRY(CALLOC(&r, 1, "route"));
     r->rank = rank;
     muon_status status = make_patches(r, plan);
     if (status == MUON_OK) status = make_pieces(r, plan, begin, end);
-    if (status == MUON_OK) status = make_owned(r, plan, begin, end);
+    if (status != MUON_OK) {
+        muon__route_destroy(r);
+        return status;
+    }
+    *out = r;
+    return MUON_OK;
+}
+
+muon_status muon__route_create_waves(route **out, const muon_plan *plan, int rank, size_t begin,
+                                     size_t end)
+{
+    route *r = NULL;
+    TRY(muon__route_create_held(&r, plan, rank, begin, end));
+    muon_status status = make_owned(r, plan, begin, end);
     if (status == MUON_OK) status = muon__route_make_messages(r, plan);
+    if (status == MUON_OK) status = muon__route_make_relays(r, plan, begin, end);
     if (status != MUON_OK) {
         muon__route_destroy(r);
         return status;
@@ -191,7 +205,7 @@ void muon__route_destroy(route *r)
     free(r->piece_first);
     free(r->owned);
     free(r->owned_first);
-    for (int i = 0; i < ROUTE_LISTS; i++) {
+    for (int i = 0; i < ROUTE_ALL_LISTS; i++) {
         free(r->messages[i].entries);
         free(r->messages[i].first);
     }
@@ -214,7 +228,9 @@ int64_t muon__route_workspace(const route *r, const muon_plan *plan)
     return rings.waves * (wave + lines(r->messages[GATHER_RECEIVE].room) +
                           lines(r->messages[SCATTER_SEND].room)) +
            rings.shards *
-               (lines(r->messages[GATHER_SEND].room) + lines(r->messages[SCATTER_RECEIVE].room)) +
+               (lines(r->messages[GATHER_SEND].room) + lines(r->messages[SCATTER_RECEIVE].room) +
+                lines(r->messages[RELAY_GATHER_IN].room) +
+                lines(r->messages[RELAY_SCATTER_IN].room)) +
            lines(muon__scratch_floats(plan) * (int64_t)sizeof(float));
 }
 

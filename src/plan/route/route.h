@@ -6,7 +6,10 @@
  * message; a stretch of whole rows that is long enough travels alone, from where it is to where it
  * belongs. A matrix's way back is the same with the ends changed; then every replica gets its part.
  * Of several holders of a cell one sends: the owner itself if it is one, else one on the owner's
- * node, else the holders in turn. */
+ * node, else the holders in turn.
+ *
+ * Where ranks would have too many peers, a rank between two ends passes messages on (relays.h): one in
+ * and one out, from the same buffer. */
 #ifndef PLAN_ROUTE_ROUTE_H
 #define PLAN_ROUTE_ROUTE_H
 
@@ -16,6 +19,8 @@ enum {
     ROUTE_NOWHERE = -1, /* offsets: nothing is sent or received */
     ROUTE_SLOT = -2     /* offsets: it is in the owner's slot, which is this rank's own */
 };
+
+enum { ROUTE_PACKED = -1 };
 
 /* Part of an item in one patch of this rank's shard. */
 typedef struct route_piece {
@@ -28,17 +33,40 @@ typedef struct route_piece {
 
 typedef struct route_message { /* bytes at `offset` of a buffer */
     int peer;
-    int in_slot; /* 1: of the owner's wave buffer, in place; 0: of the list's own buffer */
+    /* Rows of this item that travel alone: of the owner's wave buffer, in place. ROUTE_PACKED: of the
+     * list's own buffer, packed or at the holder's end. */
+    int32_t item;
     int64_t offset, bytes;
 } route_message;
 
 /* Gathers go from holders to owners, scatters back. */
 enum { GATHER_SEND, GATHER_RECEIVE, SCATTER_SEND, SCATTER_RECEIVE, ROUTE_LISTS };
 
+/* What a relay receives, and what it then sends of that: from holders to owners, and back. */
+enum {
+    RELAY_GATHER_IN = ROUTE_LISTS,
+    RELAY_GATHER_OUT,
+    RELAY_SCATTER_IN,
+    RELAY_SCATTER_OUT,
+    ROUTE_ALL_LISTS
+};
+
+static inline int muon__route_sends(int list)
+{
+    return list == GATHER_SEND || list == SCATTER_SEND || list == RELAY_GATHER_OUT ||
+           list == RELAY_SCATTER_OUT;
+}
+
+static inline int muon__route_gathers(int list)
+{
+    return list == GATHER_SEND || list == GATHER_RECEIVE || list == RELAY_GATHER_IN ||
+           list == RELAY_GATHER_OUT;
+}
+
 typedef struct route_messages { /* wave w has entries[first[w]] .. entries[first[w + 1]] */
     route_message *entries;
     size_t *first; /* [nwaves + 1] */
-    int64_t room;  /* bytes of a buffer that is enough for any wave */
+    int64_t room;  /* bytes of a buffer that is enough for any wave; a relay's are of IN */
 } route_messages;
 
 /* Part of an owned matrix that travels packed: between its slot and the buffer of a list. */
@@ -66,7 +94,7 @@ typedef struct route {
     size_t *piece_first; /* [nwaves + 1] */
     uint32_t *owned;     /* items to orthogonalize, in each wave the costly ones first */
     size_t *owned_first; /* [nwaves + 1] */
-    route_messages messages[ROUTE_LISTS];
+    route_messages messages[ROUTE_ALL_LISTS];
     route_copies copies[2];
 } route;
 
@@ -79,8 +107,8 @@ void muon__route_destroy(route *r); /* NULL is fine */
 /* The ranks that it exchanges messages with in a step, ascending; *out is the caller's to free. */
 muon_status muon__route_peers(int **out, size_t *n, const route *r, const muon_plan *plan);
 
-/* How many of each buffer there are: of what an owner has in a wave, and of what a holder sends and
- * receives. */
+/* How many of each buffer there are: of what an owner has in a wave, and of what a holder or a relay
+ * sends and receives. */
 typedef struct route_rings {
     int waves, shards;
 } route_rings;
@@ -92,6 +120,9 @@ int64_t muon__route_workspace(const route *r, const muon_plan *plan);
 /* The holder that sends a cell's part of an item to its owner; the owner itself if it is a
  * holder. */
 int muon__route_sender(const muon_plan *plan, const layout *l, size_t cell, size_t item);
+
+/* Of what the list's messages carry. */
+int64_t muon__route_element_bytes(const muon_plan *plan, int list);
 
 /* Does this part of an item travel alone, its elements of so many bytes on the wire? Else it is
  * packed with others, and takes room in a buffer at the owner, too. */

@@ -1,6 +1,7 @@
 #include "plan/route/traffic.h"
 
 #include "base/memory.h"
+#include "plan/route/relays.h"
 #include "plan/route/route.h"
 
 #include <stdlib.h>
@@ -25,6 +26,14 @@ static void add_pair(const traffic *t, int64_t *to_count, int from, int to, int6
     to_count[row * t->ngroups + col] += bytes;
 }
 
+/* By way of a relay, if there is one. */
+static void add_hops(const traffic *t, int64_t *to_count, int from, int relay, int to,
+                     int64_t bytes)
+{
+    add_pair(t, to_count, from, relay == RELAY_NONE ? to : relay, bytes);
+    if (relay != RELAY_NONE) add_pair(t, to_count, relay, to, bytes);
+}
+
 static void add_gather(const walker *w, size_t item, const share *part, int sender)
 {
     const plan_item *it = &w->plan->items[item];
@@ -33,12 +42,14 @@ static void add_gather(const walker *w, size_t item, const share *part, int send
     int64_t near = w->node[sender] == w->node[it->owner] ? bytes : 0;
     wave_traffic *from = &w->t->of[(size_t)sender * nwaves + wave];
     wave_traffic *to = &w->t->of[(size_t)it->owner * nwaves + wave];
+    int relay = muon__relay_between(w->plan, sender, it->owner);
+    if (relay != RELAY_NONE) w->t->of[(size_t)relay * nwaves + wave].gather_relayed += bytes;
     from->gather_sent += bytes;
-    from->gather_sent_near += near;
+    from->gather_sent_near += relay == RELAY_NONE ? near : bytes;
     to->gather_received += bytes;
     to->gather_received_near += near;
     to->gather_packed += part->packed_wire * w->wire;
-    add_pair(w->t, w->t->gather, sender, it->owner, bytes);
+    add_hops(w->t, w->t->gather, sender, relay, it->owner, bytes);
 }
 
 static void add_scatter(const walker *w, size_t item, const share *part, int holder)
@@ -49,12 +60,14 @@ static void add_scatter(const walker *w, size_t item, const share *part, int hol
     int64_t near = w->node[holder] == w->node[it->owner] ? bytes : 0;
     wave_traffic *from = &w->t->of[(size_t)it->owner * nwaves + wave];
     wave_traffic *to = &w->t->of[(size_t)holder * nwaves + wave];
+    int relay = muon__relay_between(w->plan, holder, it->owner);
+    if (relay != RELAY_NONE) w->t->of[(size_t)relay * nwaves + wave].scatter_relayed += bytes;
     from->scatter_sent += bytes;
     from->scatter_sent_near += near;
     from->scatter_packed += part->packed_f32 * (int64_t)sizeof(float);
     to->scatter_received += bytes;
-    to->scatter_received_near += near;
-    add_pair(w->t, w->t->scatter, it->owner, holder, bytes);
+    to->scatter_received_near += relay == RELAY_NONE ? near : bytes;
+    add_hops(w->t, w->t->scatter, it->owner, relay, holder, bytes);
 }
 
 /* One cell's part of an item. Returns how much of it the owner has already. */
@@ -221,10 +234,13 @@ int64_t muon__traffic_workspace(const traffic *t, const muon_plan *plan)
             raise(&most.scatter_received, at->scatter_received);
             raise(&most.gather_packed, at->gather_packed);
             raise(&most.scatter_packed, at->scatter_packed);
+            raise(&most.gather_relayed, at->gather_relayed);
+            raise(&most.scatter_relayed, at->scatter_relayed);
         }
         raise(&largest,
               rings.waves * (lines(most.gather_packed) + lines(most.scatter_packed)) +
-                  rings.shards * (lines(most.gather_sent) + lines(most.scatter_received)));
+                  rings.shards * (lines(most.gather_sent) + lines(most.scatter_received) +
+                                  lines(most.gather_relayed) + lines(most.scatter_relayed)));
     }
     return largest + rings.waves * lines(plan->wave_floats * (int64_t)sizeof(float));
 }

@@ -13,6 +13,9 @@ typedef struct wave_traffic { /* of one rank in one wave; bytes */
     int64_t gather_sent_near, gather_received_near, scatter_sent_near, scatter_received_near;
     /* Of these, what is packed at the owner. */
     int64_t gather_packed, scatter_packed;
+    /* What it passes on for others; in none of the numbers above. Of a gather it is received inside the
+     * node and sent to another, of a scatter the other way round. */
+    int64_t gather_relayed, scatter_relayed;
     /* What it exchanges with the members of its teams, and how often. */
     int64_t team_sent, team_received, team_sent_near, team_received_near, team_rounds;
 } wave_traffic;
