@@ -60,6 +60,7 @@ static const field top_fields[] = {
     {.key = "timeout", .type = FIELD_NUMBER, .offset = offsetof(top, muon.timeout)},
     {.key = "team_max", .type = FIELD_INT64, .offset = offsetof(top, muon.team_max)},
     {.key = "team_min", .type = FIELD_INT64, .offset = offsetof(top, muon.team_min)},
+    {.key = "peers_max", .type = FIELD_INT64, .offset = offsetof(top, muon.peers_max)},
 };
 
 static const field machine_fields[] = {

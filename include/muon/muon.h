@@ -126,7 +126,7 @@ MUON_API const char *muon_version(void);
     X(E_EMPTY, -9, "nothing to orthogonalize")                                                     \
     X(E_NONFINITE, -10, "NaN or infinity")                                                         \
     X(E_NOMEM, -11, "out of memory")                                                               \
-    X(E_BUDGET, -12, "memory budget cannot be met")                                                \
+    X(E_BUDGET, -12, "budget cannot be met")                                                       \
     X(E_CALLBACK, -13, "a caller's function failed")                                               \
     X(E_BROKEN, -14, "the object is unusable; the message says why")                               \
     X(E_IO, -15, "reading or writing a file failed")                                               \
@@ -557,6 +557,11 @@ typedef struct muon_config {
      * are no teams. */
     int64_t team_max; /* ranks of a team at most, up to 64; 1: no teams; 0: as many as are of use */
     int64_t team_min; /* for tests: every matrix has a team of this many ranks, or of all: 1 */
+    /* Ranks that a rank exchanges messages with in a step, at most; 0: no bound. Where direct messages
+     * would need more, a rank of the holder's node relays them (machine.ranks_per_node): fewer
+     * connections, more bytes. A bound that cannot be met is MUON_E_BUDGET, and the message says which
+     * is the smallest possible. No bit of the result changes. Not for MUON_PATH_REFERENCE. */
+    int64_t peers_max;
 } muon_config;
 
 MUON_API void muon_config_init(muon_config *config, size_t struct_size);

@@ -117,12 +117,14 @@ typedef struct muon_rank_load {
     int64_t teams;                        /* of the matrices, so many are shared with other ranks */
     double exchange_seconds; /* of the messages, those inside teams; predicted like the others */
     int64_t peers;           /* ranks that it sends to or receives from in a step */
+    int64_t relayed_bytes;   /* of the bytes, those that it receives for other ranks and sends on */
 } muon_rank_load;
 
 MUON_API muon_status muon_plan_get_rank(const muon_plan *plan, int rank, muon_rank_load *load,
                                         size_t load_size);
 
-/* The same for one wave: what is gathered before it, computed in it, and scattered after it. */
+/* The same for one wave: what is gathered before it, computed in it, and scattered after it, with what
+ * is relayed. */
 typedef struct muon_wave_load {
     int64_t matrices;
     double flops;
@@ -133,7 +135,8 @@ MUON_API muon_status muon_plan_get_wave(const muon_plan *plan, int rank, size_t 
                                         muon_wave_load *load, size_t load_size);
 
 /* How many bytes ranks send to each other in a step: out[i * groups + j] is what the ranks of group
- * i send to the ranks of group j, to owners in `gather`, and back from them in `scatter`. Rank r is
+ * i send to the ranks of group j, to owners in `gather`, and back from them in `scatter`. What is
+ * relayed (config.peers_max) counts on both of its ways. Rank r is
  * in group r * groups / ranks; with as many groups as ranks, every rank is a group. Either output
  * may be NULL. */
 MUON_API muon_status muon_plan_get_traffic(const muon_plan *plan, size_t groups, int64_t *gather,
@@ -154,6 +157,7 @@ typedef struct muon_prediction {
     int64_t teams, team_max; /* matrices that several ranks share; ranks of the largest team */
     /* Work and exchanges shared evenly, with teams that are fast enough for it. */
     double bound_teams;
+    int64_t relayed_bytes; /* that relays send on, all together; 0 without config.peers_max */
 } muon_prediction;
 
 MUON_API muon_status muon_plan_predict(const muon_plan *plan, muon_prediction *prediction,

@@ -93,7 +93,8 @@ uint64_t muon__plan_hash_config(const muon_plan *plan)
                              (int64_t)c->path,
                              c->in_flight,
                              c->team_max,
-                             c->team_min};
+                             c->team_min,
+                             c->peers_max};
     muon__digest_reals(&hash, reals, COUNT(reals));
     muon__digest_words(&hash, words, COUNT(words));
     muon__digest_text(&hash, plan->la->name);

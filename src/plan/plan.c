@@ -38,6 +38,7 @@ enum {
 static muon_status distribute(muon_plan *plan)
 {
     TRY(muon__plan_choose_owners(plan));
+    TRY(muon__plan_choose_relays(plan));
     return muon__plan_make_waves(plan);
 }
 

@@ -121,6 +121,7 @@ muon_status muon__plan_load_params(muon_plan *plan, const muon_param *params, si
 muon_status muon__plan_load_attention(muon_plan *plan, const muon_config *config);
 muon_status muon__plan_make_items(muon_plan *plan);
 muon_status muon__plan_choose_owners(muon_plan *plan);
+muon_status muon__plan_choose_relays(muon_plan *plan);
 muon_status muon__plan_make_waves(muon_plan *plan);
 void muon__plan_make_hash(muon_plan *plan);
 

@@ -93,6 +93,8 @@ static muon_status check_ranks(const muon_config *config)
             "team_max is %lld, must be 0..%d", (long long)config->team_max, MAX_TEAM);
     REQUIRE(config->team_min >= 1 && config->team_min <= MAX_TEAM, E_VALUE,
             "team_min is %lld, must be 1..%d", (long long)config->team_min, MAX_TEAM);
+    REQUIRE(config->peers_max >= 0, E_VALUE, "peers_max is %lld, must be at least 0 (0: no bound)",
+            (long long)config->peers_max);
     REQUIRE(config->timeout > 0 && isfinite(config->timeout), E_VALUE,
             "timeout is %g, must be finite and above 0 seconds", config->timeout);
     return MUON_OK;

@@ -138,6 +138,7 @@ void muon__describe_config(text *t, const muon_plan *plan)
     put_int(t, "workspace_budget", c->workspace_budget);
     put(t, "path", "%s", c->path == MUON_PATH_REFERENCE ? "reference" : "pipeline");
     put_int(t, "in_flight", c->in_flight);
+    put_int(t, "peers_max", c->peers_max);
     put_real(t, "machine.flops", c->machine.flops);
     put_real(t, "machine.node_bandwidth", c->machine.node_bandwidth);
     put_real(t, "machine.bandwidth", c->machine.bandwidth);

@@ -27,7 +27,9 @@ static void check(const muon_plan *plan, size_t groups, const char *what)
         route *r = NULL;
         assert_ok(muon__route_create(&r, plan, rank));
         add_list(want[0], groups, plan, r, GATHER_SEND);
+        add_list(want[0], groups, plan, r, RELAY_GATHER_OUT);
         add_list(want[1], groups, plan, r, SCATTER_SEND);
+        add_list(want[1], groups, plan, r, RELAY_SCATTER_OUT);
         muon__route_destroy(r);
     }
     assert_ok(muon_plan_get_traffic(plan, groups, got[0], got[1]));
@@ -49,11 +51,15 @@ TEST(groups_send_what_the_messages_of_their_ranks_have)
         int mesh[4];
         muon_dtype wire;
         size_t groups[3];
+        int64_t ranks_per_node, peers_max;
     } cases[] = {
-        {&gpt2, {1, 1, 1, 1}, MUON_F32, {1, 1, 1}},
-        {&gpt2, {1, 7, 1, 1}, MUON_F32, {1, 3, 7}},
-        {&gpt2, {2, 3, 1, 2}, MUON_BF16, {12, 5, 2}},
-        {&qwen3_30b, {1, 8, 4, 1}, MUON_BF16, {32, 4, 9}},
+        {&gpt2, {1, 1, 1, 1}, MUON_F32, {1, 1, 1}, 8, 0},
+        {&gpt2, {1, 7, 1, 1}, MUON_F32, {1, 3, 7}, 8, 0},
+        {&gpt2, {2, 3, 1, 2}, MUON_BF16, {12, 5, 2}, 8, 0},
+        {&qwen3_30b, {1, 8, 4, 1}, MUON_BF16, {32, 4, 9}, 8, 0},
+        {&gpt2, {1, 9, 1, 1}, MUON_F32, {1, 3, 9}, 3, 6},
+        {&gpt2, {2, 3, 1, 2}, MUON_BF16, {12, 5, 2}, 4, 5},
+        {&qwen3_30b, {1, 8, 4, 1}, MUON_BF16, {32, 4, 9}, 8, 12},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         planned c;
@@ -61,6 +67,8 @@ TEST(groups_send_what_the_messages_of_their_ranks_have)
         planned_init(&c, size[0], size[1], size[2], size[3]);
         planned_add_model(&c, cases[i].model);
         c.config.wire = cases[i].wire;
+        c.config.machine.ranks_per_node = cases[i].ranks_per_node;
+        c.config.peers_max = cases[i].peers_max;
         muon_plan *plan = planned_make(&c);
         for (size_t k = 0; k < COUNT(cases[i].groups); k++)
             check(plan, cases[i].groups[k], cases[i].model->name);

@@ -212,7 +212,7 @@ static void stop_in_pipeline(int rank, const muon_comm *comm, void *arg)
     rank_check(status == MUON_E_TIMEOUT, "%s: %s", muon_status_name(status), muon_last_error());
     rank_check(strstr(muon_last_error(), "rank "), "%s", muon_last_error());
     char who[32];
-    snprintf(who, sizeof who, "for rank %d (", t->h->rank);
+    snprintf(who, sizeof who, "no word from rank %d: ", t->h->rank);
     if (rank != t->h->rank) rank_check(strstr(muon_last_error(), who), "%s", muon_last_error());
     rank_fails(ship_step(&s), MUON_E_BROKEN, "destroy");
     ship_destroy(&s);

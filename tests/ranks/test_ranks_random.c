@@ -4,6 +4,7 @@
  *
  * A case that fails is printed, with what is left of it when all that makes no difference is gone, and
  * the command that runs it again. Ranks are threads. */
+#include "muon/plan.h"
 #include "tests/support/scratch.h"
 #include "tests/world/random_case.h"
 
@@ -229,6 +230,7 @@ TEST(any_layout_gives_the_bits_of_one_process)
     X("a NaN", c->nan_step, 100)                                                                   \
     X("missing gradients", f->config.missing_grad == MUON_MISSING_GRAD_SKIP, 200)                  \
     X("a budget", f->config.workspace_budget, 300)                                                 \
+    X("relays", has_relays(c), 100)                                                                \
     X("the reference path", f->config.path == MUON_PATH_REFERENCE, 100)                            \
     X("threads", f->config.threads > 1, 200)                                                       \
     X("a narrow wire", f->config.wire == MUON_BF16, 200)                                           \
@@ -251,6 +253,18 @@ static int has_large(const fleet *f)
     for (size_t i = 0; i < f->nparams; i++)
         if (f->params[i].shape[0] * f->params[i].shape[1] > 2 * 16384) return 1;
     return 0;
+}
+
+/* Members of teams are each other's peers, so with forced ones few bounds can be met by relays. */
+static int has_relays(const random_case *c)
+{
+    if (getenv("MUON_TEST_TEAM")) return 1;
+    muon_plan *plan = NULL;
+    muon_prediction p = {0};
+    if (!c->bound || fleet_plan(&plan, &c->layouts[0], c->nranks[0]) != MUON_OK) return 0;
+    assert_ok(muon_plan_predict(plan, &p, sizeof p));
+    muon_plan_destroy(plan);
+    return p.relayed_bytes > 0;
 }
 
 static size_t count(const fleet *f, int of_ranges)

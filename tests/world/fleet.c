@@ -90,6 +90,15 @@ muon_attention *fleet_attend(fleet *f, const char *q, const char *k, int heads, 
     return a;
 }
 
+static void force_relays(muon_config *config, const fleet *f, int nranks)
+{
+    const char *node = getenv("MUON_TEST_RELAY");
+    if (!node || config->peers_max > 0) return;
+    fleet bound = *f;
+    bound.config.machine.ranks_per_node = config->machine.ranks_per_node = atoi(node);
+    config->peers_max = fleet_least_peers(&bound, nranks);
+}
+
 muon_status fleet_plan(muon_plan **out, const fleet *f, int nranks)
 {
     muon_config config = f->config;
@@ -97,7 +106,23 @@ muon_status fleet_plan(muon_plan **out, const fleet *f, int nranks)
     config.meshes = f->meshes;
     config.nmeshes = f->nmeshes;
     config.nranks = nranks;
+    force_relays(&config, f, nranks);
     return muon_plan_create(out, &config, f->params, f->nparams);
+}
+
+int64_t fleet_least_peers(const fleet *f, int nranks)
+{
+    fleet bound = *f;
+    muon_plan *plan = NULL;
+    long long least = 1;
+    bound.config.workspace_budget = 0;
+    bound.config.peers_max = least;
+    const char *text = NULL; /* the message says how many are needed */
+    if (fleet_plan(&plan, &bound, nranks) == MUON_E_BUDGET)
+        text = strstr(muon_last_error(), "possible is ");
+    if (text) sscanf(text, "possible is %lld", &least);
+    muon_plan_destroy(plan);
+    return least;
 }
 
 /* ---- Numbers */
@@ -224,6 +249,7 @@ muon_status ship_create(ship *s, const fleet *f, const muon_comm *comm)
     if (!config.groups) config.groups = f->groups;
     config.meshes = comm ? f->meshes : NULL;
     config.nmeshes = comm ? f->nmeshes : 0;
+    if (comm) force_relays(&config, f, comm->size);
     muon_param params[FLEET_PARAMS];
     for (size_t i = 0; i < f->nparams; i++) {
         params[i] = f->params[i];

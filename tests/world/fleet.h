@@ -61,6 +61,10 @@ struct fleet {
  * of a few elements, so that small matrices have many. fleet_init does it. */
 void fleet_force_teams(muon_config *config);
 
+/* The smallest peers_max of a plan for so many ranks; 1 if any will do. With MUON_TEST_RELAY=N in the
+ * environment, fleets without a bound have that one, with nodes of N ranks, so that relays have work. */
+int64_t fleet_least_peers(const fleet *f, int nranks);
+
 void fleet_init(fleet *f);
 /* The same, with a mesh of one axis, fsdp. */
 void fleet_fsdp(fleet *f, int nranks);

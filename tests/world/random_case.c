@@ -253,6 +253,7 @@ static void draw_events(random_case *c, fleet *f)
         c->factor[i] = factors[pick(COUNT(factors))];
     }
     c->hard_logits = pick(2);
+    c->bound = pick(3);
 }
 
 static int draw_nranks(void)
@@ -295,6 +296,8 @@ void random_case_settle(random_case *c)
         fleet *f = &c->layouts[k];
         muon_plan *plan = NULL;
         long long least = 0;
+        f->config.peers_max = 0;
+        if (c->bound) f->config.peers_max = fleet_least_peers(f, c->nranks[k]) + c->bound - 1;
         f->config.workspace_budget = 1;
         /* The message says how much is needed. Other errors come again when it is run. */
         if (c->tightness && fleet_plan(&plan, f, c->nranks[k]) == MUON_E_BUDGET)

@@ -27,6 +27,7 @@ typedef struct random_case {
     int hard_logits;               /* 1: ranks have logits that are not finite, negative, or none */
     double grad_scale;
     double new_lr;       /* of the first group from step 2 on; 0: as it was */
+    int bound;           /* of peers: 0: none, 1: the smallest possible, 2: one more */
     int tightness;       /* of the workspace: 0: no budget, 1: the least, 2: half as much again */
     int offload_at;      /* before this step state goes to a file; 0: never */
     int64_t offload_ram; /* 0: the least */
@@ -43,7 +44,7 @@ typedef struct random_case {
 
 /* Points into itself: draw it where it stays. nranks 0: each layout draws its own. */
 void random_case_draw(random_case *c, uint64_t seed, int nranks);
-/* Sets each layout's memory budget, which depends on all the rest: after every change. */
+/* Sets each layout's bound of peers and memory budget, which depend on all the rest: after every change. */
 void random_case_settle(random_case *c);
 void random_case_print(const random_case *c, FILE *out);
 

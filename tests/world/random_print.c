@@ -92,23 +92,27 @@ void random_case_print(const random_case *c, FILE *out)
         out,
         "case %llu: %d ranks, %d steps, grad_scale %g, hard_logits %d, shift %d\n"
         "  path %s, threads %d, in_flight %d, workspace_budget %lld, machine.flops %g, "
-        "ranks_per_node %lld, backend %s\n"
+        "ranks_per_node %lld, peers_max %lld, backend %s\n"
         "  wire %s, clip_norm %g, qk_threshold %g, qk_log_only %d, seed %llu, missing_grad %d\n",
         (unsigned long long)c->seed, c->nranks[0], c->steps, c->grad_scale, c->hard_logits,
         f->shift, config->path == MUON_PATH_REFERENCE ? "reference" : "pipeline", config->threads,
         config->in_flight, (long long)config->workspace_budget, config->machine.flops,
-        (long long)config->machine.ranks_per_node, config->backend ? config->backend : "NULL",
-        dtype_name(config->wire), config->clip_norm, config->qk_threshold, config->qk_log_only,
-        (unsigned long long)config->seed, (int)config->missing_grad);
+        (long long)config->machine.ranks_per_node, (long long)config->peers_max,
+        config->backend ? config->backend : "NULL", dtype_name(config->wire), config->clip_norm,
+        config->qk_threshold, config->qk_log_only, (unsigned long long)config->seed,
+        (int)config->missing_grad);
     if (c->new_lr > 0) fprintf(out, "  lr of group 0 is %g after step 1\n", c->new_lr);
     if (c->offload_at)
         fprintf(out, "  offloaded before step %d, %lld bytes in memory (0: the least)\n",
                 c->offload_at, (long long)c->offload_ram);
     if (c->save_at >= 0)
-        fprintf(out,
-                "  saved after step %d%s; layout 1, %d ranks, workspace_budget %lld, goes on\n",
-                c->save_at, c->save_beside ? " beside the next one" : "", c->nranks[1],
-                (long long)c->layouts[1].config.workspace_budget);
+        fprintf(
+            out,
+            "  saved after step %d%s; layout 1, %d ranks, workspace_budget %lld, peers_max %lld, "
+            "goes on\n",
+            c->save_at, c->save_beside ? " beside the next one" : "", c->nranks[1],
+            (long long)c->layouts[1].config.workspace_budget,
+            (long long)c->layouts[1].config.peers_max);
     for (int g = 0; g < FROZEN; g++)
         print_group(&f->groups[g], out);
     for (int k = 0; k <= (c->save_at >= 0); k++)

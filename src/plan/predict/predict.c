@@ -16,6 +16,14 @@ static int64_t team_bytes(const traffic *t)
     return sent;
 }
 
+static int64_t relayed_bytes(const traffic *t)
+{
+    int64_t sent = 0;
+    for (size_t i = 0; i < t->nranks * t->nwaves; i++)
+        sent += t->of[i].gather_relayed + t->of[i].scatter_relayed;
+    return sent;
+}
+
 static void sum_ranks(muon_prediction *p, const muon_plan *plan, const traffic *t)
 {
     const muon_machine *m = &plan->config.machine;
@@ -31,7 +39,8 @@ static void sum_ranks(muon_prediction *p, const muon_plan *plan, const traffic *
         bytes += sum.sent + sum.received;
     }
     p->bytes_mean = bytes / p->ranks;
-    p->padding_bytes = sent - team_bytes(t) - t->useful_bytes;
+    p->relayed_bytes = relayed_bytes(t);
+    p->padding_bytes = sent - team_bytes(t) - p->relayed_bytes - t->useful_bytes;
     double mean = plan->cost.flops / m->flops / (double)p->ranks;
     p->imbalance = mean > 0 ? busiest / mean : 1;
 }
