@@ -6,7 +6,8 @@ const columns = data.columns;
 // ---- the top ------------------------------------------------------------------------------------
 
 const boundNames = {
-    work: 'all work shared evenly', matrix: 'the costliest matrix', bytes: 'the bytes that must move',
+    work: 'all work shared evenly', matrix: 'the slowest matrix with its best team', bytes: 'the bytes that must move',
+    teams: 'work and exchanges of teams that are fast enough',
 };
 page.append(
     h('h1', {}, `${data.model} on ${plural(data.ranks, 'rank')}`),
@@ -22,6 +23,10 @@ page.append(
         tile('Against the lower bound', units.ratio(data.makespan_seconds / data.lower_bound_seconds),
             [num('lower_bound_seconds', units.seconds), `: ${boundNames[bounds.binding]}`]),
         tile('Busiest rank', num('imbalance', units.ratio), 'the mean work'),
+        data.teams > 0 && tile('Shared matrices', num('teams', units.count),
+            ['by teams of up to ', num('team_max', units.count), ' ranks']),
+        data.relayed_bytes > 0 && tile('Relayed', num('relayed_bytes', units.bytes),
+            'received and sent once more, by all ranks'),
         tile('Bytes of a rank', num('bytes_per_rank_max', units.bytes),
             ['at most; ', num('bytes_per_rank_mean', units.bytes), ' on average, sent and received']),
         tile('Workspace of a rank', num('workspace_bytes_max', units.bytes),
@@ -33,7 +38,7 @@ const perColumn = data.ranks / columns.length;
 const rules = [
     { name: 'predicted', class: 'predicted', dash: '', value: data.makespan_seconds,
         text: `predicted ${units.seconds(data.makespan_seconds)}` },
-    ...[['work', 'c6', '8 4'], ['matrix', 'c4', '3 3'], ['bytes', 'c5', '1 4']].map(([name, color, dash]) => ({
+    ...[['work', 'c6', '8 4'], ['matrix', 'c4', '3 3'], ['bytes', 'c5', '1 4'], ['teams', 'c2', '6 2 1 2']].map(([name, color, dash]) => ({
         name, class: color, dash, value: bounds[`${name}_seconds`],
         text: `bound by ${name}, ${boundNames[name]}: ${units.seconds(bounds[`${name}_seconds`])}`,
     })),
@@ -49,7 +54,7 @@ section('Load of the ranks', perColumn > 1
 h('div', { class: 'grid' },
     ofRanks('Time', units.seconds, timeStacks, {
         wide: true, height: 300, overlay: true, rules, keys: [...timeStacks, ...rules],
-        text: 'Work and messages overlap in a step. No plan can be faster than the highest of the three bounds.',
+        text: 'Work and messages overlap in a step. No plan can be faster than the highest of the bounds.',
     }),
     ofRanks('Matrices', units.count, [stack('matrices', 'work', 'matrices')]),
     data.ranks > 1 && ofRanks('Bytes', units.bytes,

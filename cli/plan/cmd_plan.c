@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 static const char *mesh, *profile, *wire, *config_path, *models_path, *html_path;
-static double flops, node_bandwidth, bandwidth, budget;
-static int ranks_per_node, in_flight, threads = 8, list, as_json, with_ranks, with_params;
+static double flops, node_bandwidth, bandwidth, budget, latency;
+static int ranks_per_node, in_flight, team_max, peers_max, threads = 8, list, as_json, with_ranks,
+                                                           with_params;
 
 /* Rates are above 0, so that 0 can say: the profile's. */
 #define OPTION_RATE(NAME, TARGET, HELP)                                                            \
@@ -44,6 +45,30 @@ static const option options[] = {
      .most = 1000000,
      .standard = "the profile's",
      .help = "ranks that share a node"},
+    {.name = "latency",
+     .argument = "SECONDS",
+     .type = OPTION_NUMBER,
+     .target = &latency,
+     .least = 1e-12,
+     .most = 1e3,
+     .standard = "the profile's",
+     .help = "of an exchange between ranks, besides its bytes"},
+    {.name = "team-max",
+     .argument = "N",
+     .type = OPTION_INTEGER,
+     .target = &team_max,
+     .least = 1,
+     .most = 64,
+     .standard = "as many as are of use",
+     .help = "ranks that may share one matrix; 1: every matrix has one owner"},
+    {.name = "peers-max",
+     .argument = "N",
+     .type = OPTION_INTEGER,
+     .target = &peers_max,
+     .least = 1,
+     .most = 1 << 20,
+     .standard = "no bound",
+     .help = "ranks that a rank exchanges messages with; more go through relays"},
     {.name = "wire",
      .argument = "TYPE",
      .type = OPTION_TEXT,
@@ -129,6 +154,9 @@ static int set_machine(plan_case *c)
     if (flops > 0) c->config.machine.flops = flops;
     if (node_bandwidth > 0) c->config.machine.node_bandwidth = node_bandwidth;
     if (bandwidth > 0) c->config.machine.bandwidth = bandwidth;
+    if (latency > 0) c->config.machine.latency = latency;
+    if (team_max) c->config.team_max = team_max;
+    if (peers_max) c->config.peers_max = peers_max;
     if (ranks_per_node) c->config.machine.ranks_per_node = ranks_per_node;
 
     if (!wire) return CLI_DONE;

@@ -48,6 +48,7 @@ static json_t *machine(const plan_case *c)
     set_number(object, "node_bandwidth", m->node_bandwidth);
     set_number(object, "bandwidth", m->bandwidth);
     set_integer(object, "ranks_per_node", m->ranks_per_node);
+    set_number(object, "latency", m->latency);
     set_text(object, "wire", c->config.wire == MUON_BF16 ? "bf16" : "f32");
     return object;
 }
@@ -58,6 +59,7 @@ static json_t *bounds(const plan_outcome *o)
     set_number(object, "work_seconds", o->prediction.bound_work);
     set_number(object, "matrix_seconds", o->prediction.bound_matrix);
     set_number(object, "bytes_seconds", o->prediction.bound_bytes);
+    set_number(object, "teams_seconds", o->prediction.bound_teams);
     set_text(object, "binding", plan_outcome_bound(o).key);
     return object;
 }
@@ -84,6 +86,10 @@ json_t *plan_json_rank(int rank, const muon_rank_load *load)
     set_integer(object, "messages_received", load->messages_received);
     set_integer(object, "bytes_sent", load->bytes_sent);
     set_integer(object, "bytes_received", load->bytes_received);
+    set_integer(object, "teams", load->teams);
+    set_number(object, "exchange_seconds", load->exchange_seconds);
+    set_integer(object, "peers", load->peers);
+    set_integer(object, "relayed_bytes", load->relayed_bytes);
     set_integer(object, "state_bytes", load->state_bytes);
     set_integer(object, "workspace_bytes", load->workspace_bytes);
     return object;
@@ -121,9 +127,12 @@ json_t *plan_json(const plan_outcome *o)
     set_number(line, "lower_bound_seconds", p->lower_bound);
     json_object_set_new(line, "bounds", bounds(o));
     set_number(line, "imbalance", p->imbalance);
+    set_integer(line, "teams", p->teams);
+    set_integer(line, "team_max", p->team_max);
     set_integer(line, "matrices_per_rank_max", p->matrices_max);
     set_integer(line, "bytes_per_rank_max", p->bytes_max);
     set_integer(line, "bytes_per_rank_mean", p->bytes_mean);
+    set_integer(line, "relayed_bytes", p->relayed_bytes);
     set_integer(line, "padding_bytes", p->padding_bytes);
     set_integer(line, "workspace_bytes_max", p->workspace_max);
     set_number(line, "plan_seconds", o->plan_seconds);

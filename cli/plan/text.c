@@ -20,6 +20,20 @@ static void print_head(const plan_outcome *o)
            units_count(nodes).text, nodes == 1 ? "" : "s", units_count(m->ranks_per_node).text);
 }
 
+static void print_teams(const muon_prediction *p)
+{
+    if (p->teams == 0) return;
+    printf("%-11s %s of the matrices %s shared, by up to %s ranks each\n", "teams",
+           units_count(p->teams).text, p->teams == 1 ? "is" : "are", units_count(p->team_max).text);
+}
+
+static void print_relays(const muon_prediction *p)
+{
+    if (p->relayed_bytes == 0) return;
+    printf("%-11s %s are received and sent once more on their way\n", "relays",
+           units_bytes((double)p->relayed_bytes).text);
+}
+
 static void print_scheme(const char *name, const muon_scheme_cost *s, const plan_outcome *o)
 {
     const muon_prediction *p = &o->prediction;
@@ -53,12 +67,14 @@ void plan_print_text(const plan_outcome *o)
            units_seconds(p->lower_bound).text, plan_outcome_bound(o).text);
     printf("%-11s the busiest rank works %s the mean; most matrices on a rank: %s\n", "balance",
            units_ratio(p->imbalance, 1).text, units_count(p->matrices_max).text);
+    print_teams(p);
     printf("%-11s %s sent and received by a rank at most, %s on average; padding %s\n", "bytes",
            units_bytes((double)p->bytes_max).text, units_bytes((double)p->bytes_mean).text,
            units_bytes((double)p->padding_bytes).text);
-    printf("%-11s %s of the busiest rank, which is rank %d\n", "messages",
-           units_count(o->busiest.messages_sent + o->busiest.messages_received).text,
-           o->by_work[0]);
+    printf("%-11s %s of the busiest rank, which is rank %d, with %s other%s\n", "messages",
+           units_count(o->busiest.messages_sent + o->busiest.messages_received).text, o->by_work[0],
+           units_count(o->busiest.peers).text, o->busiest.peers == 1 ? "" : "s");
+    print_relays(p);
     printf("%-11s %s of workspace on a rank at most; %s of state on rank 0\n", "memory",
            units_bytes((double)p->workspace_max).text,
            units_bytes((double)o->first.state_bytes).text);
