@@ -21,7 +21,8 @@
  *     save/        muon_save, muon_save_start, muon_save_finish, muon_load
  *     plan/        muon_plan_create, muon_plan_get_matrix, muon_plan_get_cost, muon_plan_get_rank,
  *                  muon_plan_get_wave, muon_plan_get_traffic, muon_plan_predict,
- *                  muon_plan_predict_scheme, muon_plan_print
+ *                  muon_plan_predict_scheme, muon_plan_print, muon_plan_get_qk_scales,
+ *                  muon_route_create
  *     ns/          muon_ortho_create, muon_ortho_run, muon_ortho_get_flops,
  *                  muon_group_get_schedule
  *     rule/        muon_group_set, muon_group_get, muon_group_set_preset

@@ -1,5 +1,6 @@
 /* test_relays.c - config.peers_max: no rank has more peers, both ends of every message agree, what is
  * relayed goes on, and nothing else about the plan changes. */
+#include "muon/route.h"
 #include "tests/plan/plan_cases.h"
 
 #include "plan/route/relays.h"
@@ -293,6 +294,16 @@ TEST(a_plan_knows_its_bound)
     c.config.peers_max = least_peers(&c);
     bound = planned_make(&c);
     assert_true(muon_plan_get_hash(plan) != muon_plan_get_hash(bound));
+    muon_route *made = NULL;
+    assert_fails(muon_route_create(&made, bound, 0), MUON_E_ARG,
+                 "ranks relay messages in this plan, because config.peers_max is ");
+    assert_ok(muon_route_create(&made, plan, 0));
+    muon_route_destroy(made);
+    muon_plan_destroy(bound);
+    c.config.peers_max = 1000; /* nothing to relay */
+    bound = planned_make(&c);
+    assert_ok(muon_route_create(&made, bound, 0));
+    muon_route_destroy(made);
     muon_plan_destroy(bound);
     muon_plan_destroy(plan);
     planned_free(&c);

@@ -2,9 +2,11 @@
  *
  * Two models take the same steps, one without logits. Then a clipped row is the other model's row
  * times one float, and every other row has the same bits. */
+#include "muon/route.h"
 #include "tests/world/step_oracle.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { WIDTH = 10, HEADS = 4 };
@@ -196,6 +198,62 @@ TEST(heads_above_the_threshold_shrink_exactly_and_no_other_row)
         model_destroy(&clipped);
         model_destroy(&plain);
     }
+}
+
+static float *new_factors(int64_t rows)
+{
+    float *made = malloc((size_t)rows * sizeof *made);
+    assert_non_null(made);
+    return made;
+}
+
+/* What another engine does: an update without logits, then rows times the plan's factors. */
+TEST(factors_of_the_plan_do_to_weights_what_a_step_does)
+{
+    for (size_t i = 0; i < COUNT(layers) * 2; i++) {
+        const layer *l = &layers[i / 2];
+        model clipped, plain;
+        make(&clipped, l, F32, i % 2 ? ADAMWS : MUONS);
+        make(&plain, l, F32, i % 2 ? ADAMWS : MUONS);
+        step_with(&clipped, l->logits, 1);
+        ship_fill_grads(&plain, 1);
+        model_step(&plain);
+        float *factors[2] = {new_factors(l->rows[0]), NULL};
+        factors[1] = l->rows[1] ? new_factors(l->rows[1]) : factors[0];
+        int64_t above = -1;
+        const muon_plan *plan = muon_opt_get_plan(plain.opt);
+        assert_ok(muon_plan_get_qk_scales(plan, 0, l->logits, factors[0], factors[1], &above));
+        assert_int_equal(above, l->above);
+        for (size_t p = 0; p < plain.nparams; p++)
+            for (int64_t e = 0; e < fleet_numel(&plain.params[p]); e++)
+                ((float *)plain.buffers[p].param)[e] *= factors[p][e / WIDTH];
+        model_assert_equal(&clipped, &plain, l->what);
+        if (factors[1] != factors[0]) free(factors[1]);
+        free(factors[0]);
+        model_destroy(&clipped);
+        model_destroy(&plain);
+    }
+}
+
+TEST(factors_of_a_layer_that_does_not_exist_or_of_wrong_arrays_are_refused)
+{
+    model two, one;
+    make(&two, &layers[0], F32, MUONS);
+    make(&one, &layers[5], F32, MUONS); /* queries and keys in one tensor */
+    float q[48] = {7}, k[48] = {7};
+    int64_t above = 7;
+    const float *logits = layers[0].logits;
+    const muon_plan *plan = muon_opt_get_plan(two.opt), *fused = muon_opt_get_plan(one.opt);
+    assert_fails(muon_plan_get_qk_scales(plan, 1, logits, q, k, &above), MUON_E_ARG,
+                 "layer 1 does not exist: the plan has 1");
+    assert_fails(muon_plan_get_qk_scales(plan, 0, NULL, q, k, &above), MUON_E_ARG, "NULL");
+    assert_fails(muon_plan_get_qk_scales(plan, 0, logits, q, q, &above), MUON_E_ARG,
+                 "two tensors, but one array");
+    assert_fails(muon_plan_get_qk_scales(fused, 0, logits, q, k, &above), MUON_E_ARG,
+                 "one tensor, but two arrays");
+    assert_true(q[0] == 7 && k[0] == 7 && above == 7);
+    model_destroy(&two);
+    model_destroy(&one);
 }
 
 /* Q1, Q2: the comparison is strict, and a logit that is no number says nothing. */
