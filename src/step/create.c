@@ -67,7 +67,7 @@ static muon_status make_step_lists(muon_opt *opt)
     const muon_plan *plan = opt->plan;
     TRY(CALLOC(&opt->worker_sum, (size_t)plan->threads, "sums"));
     TRY(CALLOC(&opt->class_sum, (size_t)plan->threads * plan->nclasses, "sums"));
-    TRY(CALLOC(&opt->ranges, 3 * plan->nparams, "buffers"));
+    TRY(muon__ranges_create(&opt->ranges, 3 * plan->nparams));
     TRY(CALLOC(&opt->checked, plan->nparams, "buffers"));
     TRY(CALLOC(&opt->active, plan->nparams, "gradients"));
     TRY(CALLOC(&opt->flags, plan->nparams, "gradients"));
@@ -229,7 +229,7 @@ void muon__opt_destroy(muon_opt *opt)
     free(opt->qk_tasks);
     free(opt->qk_q);
     free(opt->qk_k);
-    free(opt->ranges);
+    muon__ranges_destroy(&opt->ranges);
     free(opt->checked);
     free(opt->active);
     free(opt->flags);

@@ -12,6 +12,7 @@
 #include "plan/route/route.h"
 #include "rule/qk_clip.h"
 #include "step/agree_step.h"
+#include "step/overlap.h"
 
 #include <stdatomic.h>
 
@@ -44,12 +45,6 @@ typedef struct part_units { /* wave w has units[first[w]] .. units[first[w + 1]]
     part_unit *units;
     size_t *first; /* [nwaves + 1] */
 } part_units;
-
-typedef struct buffer_range { /* memory of the caller, for the overlap check */
-    uintptr_t begin, end;
-    uint32_t param;
-    unsigned char what; /* 0 param, 1 grad, 2 copy */
-} buffer_range;
 
 typedef struct qk_task { /* rows of a parameter to be scaled */
     uint32_t param;
@@ -131,7 +126,7 @@ struct muon_opt {
     sumsq *class_sum;  /* [threads][nclasses] of O; the first row is the total at the end */
     qk_task *qk_tasks; /* room for any one attention layer, like the next two */
     qk_range *qk_q, *qk_k;
-    buffer_range *ranges;  /* [3 nparams] */
+    range_list ranges;     /* room for 3 nparams; of a step's buffers */
     muon_buffers *checked; /* [nparams] the buffers that were last found not to overlap */
     int checked_valid;
     unsigned char *active;   /* [nparams] has a gradient in this step */
