@@ -552,6 +552,9 @@ typedef struct muon_config {
     /* 1: offloaded state goes through the page cache, whose size the budget does not limit; 0: it
      * bypasses the page cache (O_DIRECT) where the file system allows it. */
     int64_t offload_cached;
+    /* [nparams] state in your own memory (section 8), used with what is in it; NULL: the optimizer
+     * allocates its state. */
+    const struct muon_state_buffers *state;
     /* Where ranks outnumber matrices, one matrix is computed by a team of ranks, if that makes the step
      * shorter on config.machine. No bit of the result changes. With an orthogonalize callback there
      * are no teams. */
@@ -570,8 +573,8 @@ MUON_API void muon_config_init(muon_config *config, size_t struct_size);
 
 typedef struct muon_opt muon_opt;
 
-/* Collective. Checks everything, makes the plan, allocates state (zeros) and workspace, and starts
- * the threads. On failure nothing remains. */
+/* Collective. Checks everything, makes the plan, allocates workspace and, unless it is yours, state
+ * (zeros), and starts the threads. On failure nothing remains. */
 MUON_API muon_status muon_create(muon_opt **out, const muon_config *config,
                                  const muon_param *params, size_t nparams);
 /* opt may be NULL. After a timeout it does not wait for messages that other ranks have not matched:
@@ -669,10 +672,11 @@ MUON_API muon_status muon_opt_set_qk_clip(muon_opt *opt, double threshold, int l
 
 /* ---- 8. State ------------------------------------------------------------------------------ */
 
-/* A tensor of the optimizer's state, in the optimizer's own memory; you may read and write it
- * between steps. muon/checkpoint.h saves and loads it. The names are <param>.momentum_buffer for
- * Muon, and <param>.exp_avg and <param>.exp_avg_sq for AdamW, with the shape of the parameter; and
- * <param>.step for both, a MUON_I64 scalar: the number of steps applied to that parameter. */
+/* A tensor of the optimizer's state, in the optimizer's own memory or in yours (muon_state_bind);
+ * you may read and write it between steps. muon/checkpoint.h saves and loads it. The names are
+ * <param>.momentum_buffer for Muon, and <param>.exp_avg and <param>.exp_avg_sq for AdamW, with the
+ * shape of the parameter; and <param>.step, a MUON_I64 scalar: the number of steps applied to that
+ * parameter. */
 typedef struct muon_tensor {
     const char *name; /* borrowed */
     muon_dtype dtype;
@@ -700,13 +704,39 @@ MUON_API muon_status muon_state_write(muon_opt *opt, size_t index, int64_t at, i
  * between the same two steps. */
 MUON_API muon_status muon_state_reset(muon_opt *opt, size_t param);
 
+/* Your own memory for the state of one parameter, so that a framework can own, move, save and
+ * replace it: the same elements in the same order as this rank's shard, aligned to their size. What
+ * the parameter's rule does not use must be NULL. Where a shard has no elements, only the step
+ * counter is needed. Nothing may overlap: other state, weights, copies or gradients.
+ *
+ * The contents count: what is in the memory is the state, so set it to zeros for a new run. After a
+ * step it holds the new state. The memory must stay until the optimizer is destroyed or other memory
+ * is bound. A rank binds the state of all its parameters or of none; other ranks may do otherwise.
+ * Step counters must be the same on all ranks. */
+typedef struct muon_state_buffers {
+    void *momentum;              /* Muon: momentum_dtype */
+    float *exp_avg, *exp_avg_sq; /* AdamW */
+    int64_t *step;               /* Muon and AdamW: the steps applied so far */
+} muon_state_buffers;
+
+/* Binds other memory, [nparams], between any two steps: what is in it is the state from now on. Use
+ * it when tensors have moved or been replaced. It copies nothing, allocates nothing and is not
+ * collective. If state is NULL, the optimizer copies the state into memory of its own, and yours is
+ * free. On failure nothing changes. A save under way (muon_save_start) has its own copy.
+ *
+ * While state is offloaded, your memory is not used, and you may free it. When the state comes back,
+ * muon_offload writes it to the memory that was bound last; so bind the memory it is to come back to
+ * first, or NULL. muon_destroy does not bring it back. */
+MUON_API muon_status muon_state_bind(muon_opt *opt, const muon_state_buffers *state);
+
 /* Collective. Moves this rank's state to an anonymous file in dir, with at most ram_budget bytes of
  * it in memory. A step reads ahead what it needs and writes it back afterwards. No bit of the
- * result changes. If dir is NULL, the state moves back to memory. When the dir or the budget
- * changes, the whole state is in memory for a moment. You may call it between any two steps. Either
- * all ranks offload or none; dir and budget may differ. MUON_E_BUDGET gives the smallest budget
- * that works: a wave, and whatever is on the same pages. On failure nothing changes. A crash loses
- * the file, as it would lose memory; only checkpoints survive. */
+ * result changes. If dir is NULL, the state moves back to memory: to yours if it is bound. When the
+ * dir or the budget changes, the whole state is in the optimizer's memory for a moment. You may call
+ * it between any two steps. Either all ranks offload or none; dir and budget may differ.
+ * MUON_E_BUDGET gives the smallest budget that works: a wave, and whatever is on the same pages. On
+ * failure nothing changes. A crash loses the file, as it would lose memory; only checkpoints
+ * survive. */
 MUON_API muon_status muon_offload(muon_opt *opt, const char *dir, int64_t ram_budget);
 
 typedef struct muon_offload_info {

@@ -114,6 +114,7 @@ static muon_status make(muon_plan *plan, const muon_config *config, const muon_p
     plan->config.backend = NULL;
     plan->config.meshes = NULL;
     plan->config.offload_dir = NULL;
+    plan->config.state = NULL;
     TRY(muon__plan_make_items(plan));
     TRY(distribute_best(plan));
     muon__plan_make_hash(plan);

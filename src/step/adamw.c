@@ -58,7 +58,7 @@ static void adamw_unit(void *arg, int64_t index, int worker)
     const patch_unit *unit = &opt->adamw_units[pass->first + (size_t)index];
     if (!opt->active[unit->param]) return;
     const plan_param *param = &opt->plan->params[unit->param];
-    const param_state *state = &opt->state[unit->param];
+    const muon_state_buffers *state = &opt->state[unit->param];
     adamw c = constants(opt, &opt->groups[param->group], *state->step + 1);
     weight target = weight_of(opt, unit->param, STREAM_UPDATE);
     float room[CHUNK], grad_room[CHUNK];

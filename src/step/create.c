@@ -68,6 +68,7 @@ static muon_status make_step_lists(muon_opt *opt)
     TRY(CALLOC(&opt->worker_sum, (size_t)plan->threads, "sums"));
     TRY(CALLOC(&opt->class_sum, (size_t)plan->threads * plan->nclasses, "sums"));
     TRY(muon__ranges_create(&opt->ranges, 3 * plan->nparams));
+    TRY(muon__ranges_create(&opt->bound_ranges, 3 * plan->nparams));
     TRY(CALLOC(&opt->checked, plan->nparams, "buffers"));
     TRY(CALLOC(&opt->active, plan->nparams, "gradients"));
     TRY(CALLOC(&opt->flags, plan->nparams, "gradients"));
@@ -86,7 +87,7 @@ static muon_status make_step_lists(muon_opt *opt)
 }
 
 /* Everything that is this rank's own. */
-static muon_status make(muon_opt *opt, int in_file)
+static muon_status make(muon_opt *opt, const muon_config *config)
 {
     opt->la = opt->plan->la;
     int plain = opt->plan->config.path == MUON_PATH_REFERENCE;
@@ -95,8 +96,8 @@ static muon_status make(muon_opt *opt, int in_file)
     TRY(make_settings(opt));
     TRY(make_step_lists(opt));
     /* The largest first: what this machine cannot hold is known before work is spent on it. */
-    TRY(muon__opt_make_state(opt));
-    if (!in_file) TRY(muon__region_touch(&opt->memory, "optimizer state"));
+    TRY(muon__opt_make_state(opt, config->state));
+    if (!config->offload_dir) TRY(muon__region_touch(&opt->memory, "optimizer state"));
     TRY(make_workspace(opt));
     TRY(muon__opt_make_units(opt));
     TRY(muon__step_agree_create(&opt->step_agree, &opt->comm, opt->plan, opt->number, &opt->agree));
@@ -154,7 +155,7 @@ static muon_status make_together(muon_opt **out, const muon_config *config,
     muon__tree_set_object(all.t, number);
     muon_config known;
     status = muon__config_load(&known, config); /* as it was for the plan */
-    if (status == MUON_OK) status = make(opt, known.offload_dir != NULL);
+    if (status == MUON_OK) status = make(opt, &known);
     TRY(muon__agree_status(&opt->agree, "muon_create", status));
     TRY(muon__opt_connect(opt));
     return muon__offload_create(opt, known.offload_dir);
@@ -215,7 +216,8 @@ void muon__opt_destroy(muon_opt *opt)
     free(opt->groups);
     free(opt->ns);
     free(opt->factor);
-    free(opt->state);
+    free(opt->own);
+    free(opt->bound);
     free(opt->steps);
     free(opt->tensors);
     free(opt->tensor_names);
@@ -230,6 +232,7 @@ void muon__opt_destroy(muon_opt *opt)
     free(opt->qk_q);
     free(opt->qk_k);
     muon__ranges_destroy(&opt->ranges);
+    muon__ranges_destroy(&opt->bound_ranges);
     free(opt->checked);
     free(opt->active);
     free(opt->flags);

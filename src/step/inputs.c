@@ -46,7 +46,8 @@ static muon_status check_apart(muon_opt *opt, const muon_buffers *buffers)
     }
     muon__ranges_sort(&opt->ranges);
     static const range_list none = {0};
-    return muon__ranges_check(opt->plan, &opt->ranges, &none);
+    int in_bound = opt->state == opt->bound;
+    return muon__ranges_check(opt->plan, &opt->ranges, in_bound ? &opt->bound_ranges : &none);
 }
 
 muon_status muon__step_inputs(muon_opt *opt, const muon_step_args *args)

@@ -5,7 +5,7 @@
 #define _GNU_SOURCE /* realpath */
 #include "base/mode.h"
 #include "base/versioned.h"
-#include "step/opt.h"
+#include "step/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,16 +51,38 @@ static muon_status go_to_file(muon_opt *opt, const char *dir, int64_t ram_budget
     return MUON_OK;
 }
 
-/* From wherever it is. */
-static muon_status go_to_memory(muon_opt *opt)
+static void close_file(offload *o)
 {
-    offload *o = &opt->offload;
-    if (o->t) TRY(muon__tier_restore(o->t));
     muon__tier_destroy(o->t);
     o->t = NULL;
     free(o->dir);
     o->dir = NULL;
+}
+
+/* From wherever it is, to our own. */
+static muon_status go_to_memory(muon_opt *opt)
+{
+    if (opt->offload.t) TRY(muon__tier_restore(opt->offload.t));
+    close_file(&opt->offload);
     return MUON_OK;
+}
+
+/* From the caller's memory, which has all of it until every rank is done. Little by little: it is never
+ * in memory twice. */
+static muon_status copy_to_file(muon_opt *opt, const char *dir, int64_t ram_budget)
+{
+    TRY(muon__state_reserve(opt));
+    TRY(go_to_file(opt, dir, ram_budget, 1));
+    muon__state_use(opt, opt->own);
+    return muon__state_copy_in(opt);
+}
+
+/* The caller's memory has all of it. */
+static void go_to_bound(muon_opt *opt)
+{
+    muon__state_use(opt, opt->bound);
+    close_file(&opt->offload);
+    muon__state_release(opt);
 }
 
 void muon__offload_destroy(muon_opt *opt)
@@ -100,7 +122,9 @@ muon_status muon__offload_create(muon_opt *opt, const char *dir)
 {
     TRY(agree_on(opt, MUON_OK, dir != NULL, "muon_create"));
     if (!dir) return MUON_OK;
-    muon_status status = go_to_file(opt, dir, opt->plan->config.offload_budget, 1);
+    int64_t ram_budget = opt->plan->config.offload_budget;
+    muon_status status =
+        opt->is_bound ? copy_to_file(opt, dir, ram_budget) : go_to_file(opt, dir, ram_budget, 1);
     TRY(agree_on(opt, status, 1, "muon_create"));
     opt->offloaded = 1;
     return MUON_OK;
@@ -116,9 +140,12 @@ static muon_status check(const char *dir, int64_t ram_budget)
     return MUON_OK;
 }
 
-/* *left: state is no longer where it was. */
+/* *left: state is no longer where it was. What goes from or to the caller's memory stays where it was,
+ * too, until all are done. */
 static muon_status change(muon_opt *opt, const char *dir, int64_t ram_budget, int *left)
 {
+    if (opt->state == opt->bound) return dir ? copy_to_file(opt, dir, ram_budget) : MUON_OK;
+    if (opt->is_bound && !dir) return muon__state_copy_out(opt);
     TRY(go_to_memory(opt));
     *left = 1;
     return dir ? go_to_file(opt, dir, ram_budget, 0) : MUON_OK;
@@ -138,6 +165,7 @@ static muon_status set(muon_opt *opt, const char *dir, int64_t ram_budget)
 {
     char *old_dir = NULL;
     int64_t old_budget = opt->offload.ram_budget;
+    int was_bound = opt->state == opt->bound;
     muon_status status = check(dir, ram_budget);
     if (status == MUON_OK && opt->offload.dir) status = muon__strdup(&old_dir, opt->offload.dir);
     status = agree_on(opt, status, dir != NULL, STAGE);
@@ -147,9 +175,11 @@ static muon_status set(muon_opt *opt, const char *dir, int64_t ram_budget)
         status = agree_on(opt, status, dir != NULL, STAGE);
         if (status == MUON_OK) {
             opt->offloaded = dir != NULL;
+            if (opt->is_bound && !dir) go_to_bound(opt);
         } else if (!muon__opt_is_parting(status)) {
             char message[MUON__MESSAGE_MAX];
             snprintf(message, sizeof message, "%s", muon_last_error());
+            if (was_bound) go_to_bound(opt);
             muon_status back = left ? go_back(opt, old_dir, old_budget) : MUON_OK;
             muon_status agreed = agree_on(opt, back, 0, STAGE);
             if (agreed != MUON_OK) muon__opt_break(opt, agreed, "muon_offload failed half-way");

@@ -60,7 +60,7 @@ static void mark_wave(marks *m, size_t wave)
         size_t param = opt->plan->items[piece->item].param;
         size_t element = momentum_element(opt, param);
         for (chunks p = chunks_of_unit(opt, &units->units[i], piece->part.ncols); chunks_next(&p);)
-            mark(m, opt->state[param].momentum, p.at, p.n, element);
+            mark(m, opt->own[param].momentum, p.at, p.n, element);
     }
 }
 
@@ -73,7 +73,7 @@ static void mark_muon(marks *m)
     }
     for (size_t i = 0; opt->plain && i < opt->plan->nparams; i++) {
         if (opt->plan->params[i].rule != MUON_RULE_MUON) continue;
-        mark(m, opt->state[i].momentum, 0, opt->route->numel[i], momentum_element(opt, i));
+        mark(m, opt->own[i].momentum, 0, opt->route->numel[i], momentum_element(opt, i));
         finish_stage(m);
     }
 }
@@ -110,7 +110,7 @@ static void mark_adamw(marks *m)
     for (size_t s = 0; s < opt->offload.adamw_stages; s++) {
         for (size_t i = opt->offload.adamw_first[s]; i < opt->offload.adamw_first[s + 1]; i++) {
             const patch_unit *unit = &opt->adamw_units[i];
-            const param_state *state = &opt->state[unit->param];
+            const muon_state_buffers *state = &opt->own[unit->param];
             band bands[2];
             chunks p = chunks_of_patch(&opt->plan->params[unit->param].fold,
                                        &opt->route->patches[unit->patch], unit->batch, unit->begin,

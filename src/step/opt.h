@@ -18,13 +18,6 @@
 
 enum { STUCK_NEW = 1, STUCK_SAID }; /* whether the log has heard of it */
 
-/* The state of one parameter; what its rule does not use is NULL. */
-typedef struct param_state {
-    void *momentum; /* Muon: f32 or bf16 by the group */
-    float *exp_avg, *exp_avg_sq;
-    int64_t *step; /* steps applied; NULL for a frozen parameter */
-} param_state;
-
 typedef struct flat_unit { /* elements begin..end of a parameter's shard */
     uint32_t param;
     int counts; /* in the norm; another rank counts a replica */
@@ -98,12 +91,17 @@ struct muon_opt {
     double clip_norm, qk_threshold;
     int qk_log_only;
 
-    region memory; /* of the state; its addresses stay when it goes to a file */
+    /* State is in memory that the caller has bound, or in our own, which may have gone to a file. While
+     * it is offloaded, bound memory is only where it will come back to. */
+    muon_state_buffers *state; /* [nparams] where it is: own or bound; NULL: the rule has none */
+    muon_state_buffers *own;   /* [nparams] in `memory` and `steps` */
+    muon_state_buffers *bound; /* [nparams] valid if is_bound */
+    int is_bound;
+    region memory;  /* its addresses stay when it goes to a file; none while state is in bound */
+    int64_t *steps; /* [nparams] always in memory */
     offload offload;
-    int offloaded;        /* what all ranks have agreed on */
+    int offloaded;        /* what all ranks have agreed on; then state is own */
     int64_t state_bytes;  /* without steps */
-    param_state *state;   /* [nparams] */
-    int64_t *steps;       /* [nparams] always in memory */
     muon_tensor *tensors; /* the state's list for the caller */
     size_t ntensors;
     char *tensor_names;
@@ -126,8 +124,9 @@ struct muon_opt {
     sumsq *class_sum;  /* [threads][nclasses] of O; the first row is the total at the end */
     qk_task *qk_tasks; /* room for any one attention layer, like the next two */
     qk_range *qk_q, *qk_k;
-    range_list ranges;     /* room for 3 nparams; of a step's buffers */
-    muon_buffers *checked; /* [nparams] the buffers that were last found not to overlap */
+    range_list ranges;       /* room for 3 nparams; of a step's buffers */
+    range_list bound_ranges; /* the same of bound state, sorted */
+    muon_buffers *checked;   /* [nparams] the buffers that were last found not to overlap */
     int checked_valid;
     unsigned char *active;   /* [nparams] has a gradient in this step */
     unsigned char *flags;    /* [nparams] AGREE_... */
@@ -166,9 +165,9 @@ float muon__grad_multiplier(const muon_opt *opt, const muon_group *group);
 
 /* Cuts all work into units. */
 muon_status muon__opt_make_units(muon_opt *opt);
-/* Lays out the state, in memory that nobody has touched yet, and names its tensors; step/state.h is how
- * others get at it. */
-muon_status muon__opt_make_state(muon_opt *opt);
+/* Takes the caller's state, or lays it out in memory that nobody has touched yet (bound NULL), and
+ * names its tensors; step/state.h is how others get at it. */
+muon_status muon__opt_make_state(muon_opt *opt, const muon_state_buffers *bound);
 /* Opens the batches of all waves; the workspace is there. */
 muon_status muon__exchange_create(muon_opt *opt);
 void muon__exchange_destroy(muon_opt *opt);

@@ -86,7 +86,8 @@ static uint64_t hash_cell(check *c, size_t param, size_t index, size_t thing)
     if (!has(c, param, thing)) return 0;
     size_t cell = muon__layout_cell_of(p->layout, rank, index);
     uint64_t hash = add_word(add_word(add_word(0, param + 1), cell + 1), thing);
-    if (thing == STEP) return muon__digest_mix(add_word(hash, (uint64_t)c->opt->steps[param]));
+    if (thing == STEP)
+        return muon__digest_mix(add_word(hash, (uint64_t)*c->opt->state[param].step));
     box b;
     muon__layout_cell(p->layout, cell, &b);
     int64_t at = muon__layout_offset_of(p->layout, rank, index), n = muon__box_numel(&b, p->ndim);

@@ -1,5 +1,5 @@
-/* The state of this rank's shards: one region of memory, which may have gone to a file, and the list of
- * its tensors under the names others know. */
+/* The state of this rank's shards: in memory of the caller (bind.c), or in one region of our own, which
+ * may have gone to a file; and the list of its tensors under the names others know. */
 #include "step/state.h"
 
 #include "base/versioned.h"
@@ -29,15 +29,7 @@ muon_dtype muon__state_dtype(const muon_opt *opt, size_t param, state_part part)
 
 static char *address_of(const muon_opt *opt, size_t param, state_part part)
 {
-    const param_state *state = &opt->state[param];
-    switch (part) {
-    case STATE_MOMENTUM:
-        return state->momentum;
-    case STATE_EXP_AVG:
-        return (char *)state->exp_avg;
-    default:
-        return (char *)state->exp_avg_sq;
-    }
+    return muon__state_part(&opt->state[param], part);
 }
 
 /* ---- Layout */
@@ -60,7 +52,7 @@ static void order_params(const muon_opt *opt, uint32_t *order, unsigned char *se
 static void lay_out(muon_opt *opt, arena *memory, const uint32_t *order)
 {
     for (size_t i = 0; i < opt->plan->nparams; i++) {
-        param_state *state = &opt->state[order[i]];
+        muon_state_buffers *state = &opt->own[order[i]];
         int64_t numel = opt->route->numel[order[i]];
         switch (opt->plan->params[order[i]].rule) {
         case MUON_RULE_MUON:
@@ -89,7 +81,7 @@ static muon_status reserve(muon_opt *opt, const uint32_t *order)
     return MUON_OK;
 }
 
-static muon_status make_memory(muon_opt *opt)
+muon_status muon__state_reserve(muon_opt *opt)
 {
     size_t nparams = opt->plan->nparams;
     uint32_t *order = NULL;
@@ -103,6 +95,11 @@ static muon_status make_memory(muon_opt *opt)
     free(order);
     free(seen);
     return status;
+}
+
+void muon__state_release(muon_opt *opt)
+{
+    muon__region_release(&opt->memory);
 }
 
 /* ---- Names */
@@ -123,7 +120,7 @@ static void set_shape(const muon_opt *opt, muon_tensor *t, const plan_param *par
 /* Adds "<param><suffix>" to the list, its name `*used` bytes into all names; with no list yet, only
  * counts. */
 static void name_tensor(muon_opt *opt, size_t *used, size_t index, const char *suffix,
-                        muon_dtype dtype, void *data)
+                        muon_dtype dtype)
 {
     const plan_param *param = &opt->plan->params[index];
     int64_t numel = opt->route->numel[index];
@@ -131,7 +128,7 @@ static void name_tensor(muon_opt *opt, size_t *used, size_t index, const char *s
     if (opt->tensors) {
         muon_tensor *t = &opt->tensors[opt->ntensors];
         char *name = opt->tensor_names + *used;
-        *t = (muon_tensor){.name = name, .dtype = dtype, .data = data};
+        *t = (muon_tensor){.name = name, .dtype = dtype};
         memcpy(name, param->name, strlen(param->name));
         memcpy(name + strlen(param->name), suffix, strlen(suffix) + 1);
         if (dtype != MUON_I64) set_shape(opt, t, param, numel);
@@ -151,25 +148,41 @@ static size_t name_tensors(muon_opt *opt)
         for (int part = 0; part < STATE_PARTS; part++) {
             muon_dtype dtype = muon__state_dtype(opt, i, (state_part)part);
             if (dtype == MUON_NONE) continue;
-            name_tensor(opt, &used, i, muon__state_suffix((state_part)part), dtype,
-                        address_of(opt, i, (state_part)part));
+            name_tensor(opt, &used, i, muon__state_suffix((state_part)part), dtype);
         }
-        name_tensor(opt, &used, i, ".step", MUON_I64, opt->state[i].step);
+        name_tensor(opt, &used, i, ".step", MUON_I64);
     }
     return used;
 }
 
-muon_status muon__opt_make_state(muon_opt *opt)
+/* In the order of the names. */
+void muon__state_use(muon_opt *opt, muon_state_buffers *where)
+{
+    size_t n = 0;
+    opt->state = where;
+    opt->checked_valid = 0;
+    for (size_t i = 0; i < opt->plan->nparams; i++) {
+        if (opt->plan->params[i].rule == MUON_RULE_FROZEN) continue;
+        for (int part = 0; part < STATE_PARTS; part++)
+            if (muon__state_dtype(opt, i, (state_part)part) != MUON_NONE)
+                opt->tensors[n++].data = address_of(opt, i, (state_part)part);
+        opt->tensors[n++].data = where[i].step;
+    }
+}
+
+muon_status muon__opt_make_state(muon_opt *opt, const muon_state_buffers *bound)
 {
     size_t nparams = opt->plan->nparams;
-    TRY(CALLOC(&opt->state, nparams, "state"));
+    TRY(CALLOC(&opt->own, nparams, "state"));
+    TRY(CALLOC(&opt->bound, nparams, "state"));
     TRY(CALLOC(&opt->steps, nparams, "state"));
     for (size_t i = 0; i < nparams; i++)
-        if (opt->plan->params[i].rule != MUON_RULE_FROZEN) opt->state[i].step = &opt->steps[i];
-    TRY(make_memory(opt));
+        if (opt->plan->params[i].rule != MUON_RULE_FROZEN) opt->own[i].step = &opt->steps[i];
+    TRY(bound ? muon__state_take(opt, bound, 1) : muon__state_reserve(opt));
     TRY(CALLOC(&opt->tensor_names, name_tensors(opt), "state names"));
     TRY(CALLOC(&opt->tensors, opt->ntensors, "state list"));
     name_tensors(opt);
+    muon__state_use(opt, bound ? opt->bound : opt->own);
     for (size_t i = 0; i < opt->ntensors; i++)
         if (opt->tensors[i].dtype != MUON_I64) opt->state_bytes += (int64_t)opt->tensors[i].bytes;
     return MUON_OK;

@@ -19,6 +19,18 @@ static inline size_t muon__dtype_bytes(muon_dtype dtype)
     return dtype == MUON_BF16 ? 2 : dtype == MUON_F32 ? 4 : 8;
 }
 
+static inline void *muon__state_part(const muon_state_buffers *of, state_part part)
+{
+    switch (part) {
+    case STATE_MOMENTUM:
+        return of->momentum;
+    case STATE_EXP_AVG:
+        return of->exp_avg;
+    default:
+        return of->exp_avg_sq;
+    }
+}
+
 /* Element `at` of this rank's shard, or NULL while state is in a file. */
 void *muon__state_at(const muon_opt *opt, size_t param, state_part part, int64_t at);
 /* Elements at .. at + n, between steps. */
@@ -26,5 +38,20 @@ muon_status muon__state_read(muon_opt *opt, size_t param, state_part part, int64
                              void *data);
 muon_status muon__state_write(muon_opt *opt, size_t param, state_part part, int64_t at, int64_t n,
                               const void *data);
+
+/* ---- Where it is */
+
+/* Memory of our own for all of it, untouched, at the addresses in opt->own; and without it. */
+muon_status muon__state_reserve(muon_opt *opt);
+void muon__state_release(muon_opt *opt);
+/* State is at `where`, opt->own or opt->bound. */
+void muon__state_use(muon_opt *opt, muon_state_buffers *where);
+
+/* The caller's memory, if nothing is wrong with it, becomes opt->bound; on failure nothing changes.
+ * holds: it has the state in it. */
+muon_status muon__state_take(muon_opt *opt, const muon_state_buffers *bound, int holds);
+/* Copies all state, wherever it is, to opt->bound, or from there. */
+muon_status muon__state_copy_out(muon_opt *opt);
+muon_status muon__state_copy_in(muon_opt *opt);
 
 #endif

@@ -42,7 +42,16 @@ void muon__step_consumed(const muon_opt *opt, size_t wave)
 
 /* ---- Before anything changes */
 
-enum { NAMED = 4 }; /* what must be the same on every rank besides groups */
+enum { NAMED = 5 }; /* what must be the same on every rank besides groups */
+
+/* What is in the caller's memory may be wrong on one rank, and would make the ranks drift apart. */
+static double sum_steps(const muon_opt *opt)
+{
+    double sum = 0;
+    for (size_t i = 0; i < opt->plan->nparams; i++)
+        if (opt->state[i].step) sum += (double)*opt->state[i].step;
+    return sum;
+}
 
 static void name_settings(const muon_opt *opt, double grad_scale, step_setting named[NAMED])
 {
@@ -50,6 +59,8 @@ static void name_settings(const muon_opt *opt, double grad_scale, step_setting n
     named[1] = (step_setting){"clip_norm", opt->clip_norm};
     named[2] = (step_setting){"qk_threshold", opt->qk_threshold};
     named[3] = (step_setting){"qk_log_only", opt->qk_log_only};
+    named[4] = (step_setting){"the sum of all step counters",
+                              opt->plan->nranks > 1 ? sum_steps(opt) : 0};
 }
 
 static uint64_t hash_settings(const step_setting named[NAMED])

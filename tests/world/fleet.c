@@ -259,8 +259,18 @@ muon_status ship_create(ship *s, const fleet *f, const muon_comm *comm)
         params[i].ranges = NULL;
         params[i].nboxes = params[i].nranges = 0;
     }
+    muon_plan *plan = NULL;
+    if (f->bind && !config.state &&
+        muon_plan_create(&plan, &config, params, f->nparams) == MUON_OK) {
+        state_allocate(s->state, f, plan, s->rank);
+        config.state = s->state;
+        muon_plan_destroy(plan);
+    }
     muon_status status = muon_create(&s->opt, &config, params, f->nparams);
-    if (status != MUON_OK) return status;
+    if (status != MUON_OK) {
+        state_free(s->state, f);
+        return status;
+    }
     ship_allocate(s, f);
     return MUON_OK;
 }
@@ -275,6 +285,7 @@ void ship_destroy(ship *s)
         fleet_free(s->f, s->grads[i], p->grad_dtype);
         free(s->index[i]);
     }
+    if (s->f) state_free(s->state, s->f);
     clear(s);
 }
 

@@ -42,6 +42,7 @@ struct fleet {
     int coarse;          /* 1: gradients are multiples of 2^-8 between -2 and 2 */
     int blank;           /* 1: weights start as zeros */
     int shift; /* weights, gradients and copies are so many elements behind aligned memory */
+    int bind;  /* 1: state is in the ships' own memory, unless config.state has other */
 
     /* ---- Of a ship */
     const fleet *f;
@@ -49,6 +50,7 @@ struct fleet {
     muon_opt *opt;
     muon_buffers buffers[FLEET_PARAMS]; /* NULL where there is no element */
     void *grads[FLEET_PARAMS];
+    muon_state_buffers state[FLEET_PARAMS]; /* with `bind` */
     int64_t numel[FLEET_PARAMS];
     int64_t *index[FLEET_PARAMS]; /* of each element of the shard in the whole tensor */
     muon_result result;           /* of the last step */
@@ -107,6 +109,15 @@ muon_status ship_step(ship *s);
 muon_status ship_run(ship *s, int first, int last);
 /* The state "<param>.<suffix>"; data NULL if there is none. */
 muon_tensor ship_state(const ship *s, size_t param, const char *suffix);
+
+/* ---- State in a ship's own memory (bound.c) */
+
+/* [nparams] zeros for a rank; a shard without elements has NULL. */
+void state_allocate(muon_state_buffers *out, const fleet *f, const muon_plan *plan, int rank);
+void state_free(muon_state_buffers *state, const fleet *f);
+void state_copy(muon_state_buffers *to, const muon_state_buffers *from, const ship *s);
+/* To other memory, which is bound; what was bound is freed. */
+muon_status ship_move_state(ship *s);
 
 /* ---- Comparison (fleet_compare.c): NULL, or what is wrong */
 
