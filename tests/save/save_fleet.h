@@ -255,6 +255,28 @@ __attribute__((format(printf, 1, 2))) static inline const char *path_of(const ch
     return path;
 }
 
+/* Two directories have the same files, with the same bytes. */
+static inline void compare_files(const char *what, const char *a, const char *b)
+{
+    char names[4096];
+    snprintf(names, sizeof names, "%s", names_in(a));
+    if (strcmp(names, names_in(b)) != 0) fail_msg("%s: %s, not %s", what, names_in(b), names);
+    char *save = NULL;
+    for (char *name = strtok_r(names, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
+        size_t n = 0, m = 0, at = 0;
+        char *x = read_whole(path_of("%s/%s", a, name), &n);
+        char *y = read_whole(path_of("%s/%s", b, name), &m);
+        assert_true(x && y);
+        while (at < n && at < m && x[at] == y[at])
+            at++;
+        if (n != m || at != n)
+            fail_msg("%s: %s has %zu and %zu bytes, and is the same up to byte %zu", what, name, n,
+                     m, at);
+        free(x);
+        free(y);
+    }
+}
+
 /* ---- What an optimizer told its log */
 
 typedef struct notes {

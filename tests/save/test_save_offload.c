@@ -35,9 +35,10 @@ typedef struct stage {
     scratch root;
 } stage;
 
-static void set_stage(stage *s, int nranks)
+static void set_stage(stage *s, int nranks, int bind)
 {
     save_fleet(&s->f, nranks);
+    s->f.bind = bind;
     fleet_run_whole(&s->second, &s->f, 2);
     fleet_run_whole(&s->fourth, &s->f, 4);
     squadron_create(&s->q, &s->f, nranks);
@@ -59,111 +60,106 @@ static void compare(stage *s, const ship *want, const char *when)
     squadron_compare(&s->q, want, when);
 }
 
-static void compare_files(const char *a, const char *b)
-{
-    static const char *const names[] = {"COMPLETE", "model.safetensors", "optimizer.safetensors"};
-    for (size_t i = 0; i < COUNT(names); i++) {
-        size_t n = 0, m = 0;
-        char *x = read_whole(path_of("%s/step-00000002/%s", a, names[i]), &n);
-        char *y = read_whole(path_of("%s/step-00000002/%s", b, names[i]), &m);
-        assert_true(x && y);
-        if (n != m || memcmp(x, y, n) != 0) fail_msg("%s is another file", names[i]);
-        free(x);
-        free(y);
-    }
-}
-
 static const int counts[] = {1, 2, 5};
 
 TEST(an_offloaded_state_makes_the_same_files)
 {
-    for (size_t k = 0; k < COUNT(counts); k++)
-        for (int beside = 0; beside < 2; beside++) {
-            stage s;
-            set_stage(&s, counts[k]);
-            scratch plain = scratch_make();
-            assert_ok(ship_save(&s.second, plain.path, 2));
-            save_order order = {s.root.path, 2, beside};
-            squadron_step(&s.q, 1);
-            squadron_ok(&s.q, act_offload, s.root.path);
-            squadron_step(&s.q, 2);
-            squadron_ok(&s.q, act_save, &order);
-            compare_files(plain.path, s.root.path);
-            squadron_step(&s.q, 3);
-            squadron_step(&s.q, 4);
-            compare(&s, &s.fourth, "it goes on");
-            scratch_remove(&plain);
-            clear_stage(&s);
-        }
+    for (int bind = 0; bind <= 1; bind++) {
+        for (size_t k = 0; k < COUNT(counts); k++)
+            for (int beside = 0; beside < 2; beside++) {
+                stage s;
+                set_stage(&s, counts[k], bind);
+                scratch plain = scratch_make();
+                assert_ok(ship_save(&s.second, plain.path, 2));
+                save_order order = {s.root.path, 2, beside};
+                squadron_step(&s.q, 1);
+                squadron_ok(&s.q, act_offload, s.root.path);
+                squadron_step(&s.q, 2);
+                squadron_ok(&s.q, act_save, &order);
+                compare_files("step 2", path_of("%s/step-00000002", plain.path),
+                              path_of("%s/step-00000002", s.root.path));
+                squadron_step(&s.q, 3);
+                squadron_step(&s.q, 4);
+                compare(&s, &s.fourth, "it goes on");
+                scratch_remove(&plain);
+                clear_stage(&s);
+            }
+    }
 }
 
 TEST(it_loads_into_either_kind)
 {
-    for (size_t k = 0; k < COUNT(counts); k++)
-        for (int saved = 0; saved < 2; saved++) {
-            stage s;
-            set_stage(&s, counts[k]);
-            save_order order = {s.root.path, 2, 0};
-            squadron_step(&s.q, 1);
-            squadron_step(&s.q, 2);
-            if (saved) squadron_ok(&s.q, act_offload, s.root.path);
-            squadron_ok(&s.q, act_save, &order);
-            squadron_step(&s.q, 3);
-            squadron_ok(&s.q, act_offload, saved ? NULL : s.root.path);
-            squadron_ok(&s.q, act_load, s.root.path);
-            squadron_step(&s.q, 3);
-            squadron_step(&s.q, 4);
-            compare(&s, &s.fourth, "resumed");
-            clear_stage(&s);
-        }
+    for (int bind = 0; bind <= 1; bind++) {
+        for (size_t k = 0; k < COUNT(counts); k++)
+            for (int saved = 0; saved < 2; saved++) {
+                stage s;
+                set_stage(&s, counts[k], bind);
+                save_order order = {s.root.path, 2, 0};
+                squadron_step(&s.q, 1);
+                squadron_step(&s.q, 2);
+                if (saved) squadron_ok(&s.q, act_offload, s.root.path);
+                squadron_ok(&s.q, act_save, &order);
+                squadron_step(&s.q, 3);
+                squadron_ok(&s.q, act_offload, saved ? NULL : s.root.path);
+                squadron_ok(&s.q, act_load, s.root.path);
+                squadron_step(&s.q, 3);
+                squadron_step(&s.q, 4);
+                compare(&s, &s.fourth, "resumed");
+                clear_stage(&s);
+            }
+    }
 }
 
 /* It is written at once, and only synced while steps go on. */
 TEST(steps_may_follow_before_it_is_finished)
 {
-    for (size_t k = 0; k < COUNT(counts); k++) {
-        stage s;
-        set_stage(&s, counts[k]);
-        squadron_ok(&s.q, act_offload, s.root.path);
-        squadron_step(&s.q, 1);
-        squadron_step(&s.q, 2);
-        squadron_ok(&s.q, act_start, s.root.path);
-        squadron_step(&s.q, 3);
-        squadron_step(&s.q, 4);
-        squadron_ok(&s.q, act_finish, NULL);
-        squadron_ok(&s.q, act_load, s.root.path);
-        compare(&s, &s.second, "what was saved");
-        clear_stage(&s);
+    for (int bind = 0; bind <= 1; bind++) {
+        for (size_t k = 0; k < COUNT(counts); k++) {
+            stage s;
+            set_stage(&s, counts[k], bind);
+            squadron_ok(&s.q, act_offload, s.root.path);
+            squadron_step(&s.q, 1);
+            squadron_step(&s.q, 2);
+            squadron_ok(&s.q, act_start, s.root.path);
+            squadron_step(&s.q, 3);
+            squadron_step(&s.q, 4);
+            squadron_ok(&s.q, act_finish, NULL);
+            squadron_ok(&s.q, act_load, s.root.path);
+            compare(&s, &s.second, "what was saved");
+            clear_stage(&s);
+        }
     }
 }
 
 /* State goes to a file, or comes back, while it is being saved. */
 TEST(it_may_move_meanwhile)
 {
-    for (size_t k = 0; k < COUNT(counts); k++)
-        for (int first = 0; first < 2; first++) {
-            stage s;
-            set_stage(&s, counts[k]);
-            squadron_ok(&s.q, act_offload, first ? s.root.path : NULL);
-            squadron_step(&s.q, 1);
-            squadron_step(&s.q, 2);
-            squadron_ok(&s.q, act_start, s.root.path);
-            squadron_ok(&s.q, act_offload, first ? NULL : s.root.path);
-            squadron_step(&s.q, 3);
-            squadron_ok(&s.q, act_finish, NULL);
-            squadron_ok(&s.q, act_load, s.root.path);
-            squadron_step(&s.q, 3);
-            squadron_step(&s.q, 4);
-            compare(&s, &s.fourth, "after the move");
-            clear_stage(&s);
-        }
+    for (int bind = 0; bind <= 1; bind++) {
+        for (size_t k = 0; k < COUNT(counts); k++)
+            for (int first = 0; first < 2; first++) {
+                stage s;
+                set_stage(&s, counts[k], bind);
+                squadron_ok(&s.q, act_offload, first ? s.root.path : NULL);
+                squadron_step(&s.q, 1);
+                squadron_step(&s.q, 2);
+                squadron_ok(&s.q, act_start, s.root.path);
+                squadron_ok(&s.q, act_offload, first ? NULL : s.root.path);
+                squadron_step(&s.q, 3);
+                squadron_ok(&s.q, act_finish, NULL);
+                squadron_ok(&s.q, act_load, s.root.path);
+                squadron_step(&s.q, 3);
+                squadron_step(&s.q, 4);
+                compare(&s, &s.fourth, "after the move");
+                clear_stage(&s);
+            }
+    }
 }
 
 /* The state's own file has no name: it is never taken for a part of a checkpoint. */
 TEST(nothing_of_it_is_seen_in_the_root)
 {
     stage s;
-    set_stage(&s, 2);
+    set_stage(&s, 2, 0);
     save_order order = {s.root.path, 2, 0};
     squadron_ok(&s.q, act_offload, s.root.path);
     squadron_step(&s.q, 1);

@@ -425,3 +425,48 @@ TEST(state_that_starts_in_a_file_never_takes_its_memory)
                  (long long)now, BUDGET);
     ship_destroy(&s);
 }
+
+/* The most since it was last asked for; -1: this system does not say. */
+static int64_t resident_most(void)
+{
+    char line[256];
+    long long kib = -1;
+    FILE *file = fopen("/proc/self/status", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %lld", &kib) == 1) break;
+    fclose(file);
+    file = fopen("/proc/self/clear_refs", "w");
+    int is_reset = file && fputs("5", file) >= 0;
+    if (file && fclose(file) != 0) is_reset = 0;
+    return is_reset && kib >= 0 ? kib * 1024 : -1;
+}
+
+/* Neither on the way to the file nor on the way back, and the caller may free his memory meanwhile. */
+TEST(bound_state_is_never_in_memory_twice)
+{
+    if (testlib_quick()) skip();
+    enum { MIB = 1 << 20, STATE = 64 * MIB, BUDGET = 8 * MIB, NOISE = 6 * MIB };
+    fleet f;
+    large_fleet(&f);
+    f.bind = 1;
+    ship s;
+    assert_ok(ship_create(&s, &f, NULL));
+    ship_fill_grads(&s, 1);
+    assert_ok(ship_step(&s));
+    if (resident_most() < 0) skip();
+    int64_t whole = resident_bytes();
+    for (int i = 0; i < 2; i++) {
+        assert_ok(muon_offload(s.opt, offload_dir(), BUDGET));
+        assert_in_range(resident_most(), 0, whole + BUDGET + NOISE);
+        state_free(s.state, &f);
+        assert_ok(ship_step(&s));
+        assert_in_range(resident_bytes(), 0, whole - STATE + BUDGET + NOISE);
+        state_allocate(s.state, &f, muon_opt_get_plan(s.opt), 0);
+        assert_ok(muon_state_bind(s.opt, s.state));
+        assert_ok(muon_offload(s.opt, NULL, 0));
+        assert_in_range(resident_most(), 0, whole + BUDGET + NOISE);
+        assert_in_range(resident_bytes(), 0, whole + NOISE);
+    }
+    ship_destroy(&s);
+}

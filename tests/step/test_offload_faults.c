@@ -196,29 +196,32 @@ static void run_both(ship *a, ship *b, int step)
 
 TEST(a_failure_on_the_way_to_the_file_leaves_state_in_memory)
 {
-    fleet f;
-    offload_fleet(&f);
-    ship s, want;
-    assert_ok(ship_create(&s, &f, NULL));
-    assert_ok(ship_create(&want, &f, NULL));
-    int64_t least = least_budget(&s);
-    run_both(&s, &want, 1);
-    int64_t at = 0;
-    for (;; at++) {
-        /* All that follow fail, too: else only O_DIRECT is given up. */
-        break_writes(at, INT64_MAX);
-        muon_status status = muon_offload(s.opt, offload_dir(), least);
-        heal();
-        if (status == MUON_OK) break;
-        assert_int_equal(status, MUON_E_IO);
-        assert_true(offload_is_in_memory(&s));
-        check_same(&s, &want, "after a failure");
+    for (int bind = 0; bind <= 1; bind++) {
+        fleet f;
+        offload_fleet(&f);
+        f.bind = bind;
+        ship s, want;
+        assert_ok(ship_create(&s, &f, NULL));
+        assert_ok(ship_create(&want, &f, NULL));
+        int64_t least = least_budget(&s);
+        run_both(&s, &want, 1);
+        int64_t at = 0;
+        for (;; at++) {
+            /* All that follow fail, too: else only O_DIRECT is given up. */
+            break_writes(at, INT64_MAX);
+            muon_status status = muon_offload(s.opt, offload_dir(), least);
+            heal();
+            if (status == MUON_OK) break;
+            assert_int_equal(status, MUON_E_IO);
+            assert_true(offload_is_in_memory(&s));
+            check_same(&s, &want, "after a failure");
+        }
+        assert_true(at > 0);
+        run_both(&s, &want, 2);
+        check_same(&s, &want, "in the file");
+        ship_destroy(&s);
+        ship_destroy(&want);
     }
-    assert_true(at > 0);
-    run_both(&s, &want, 2);
-    check_same(&s, &want, "in the file");
-    ship_destroy(&s);
-    ship_destroy(&want);
 }
 
 /* Until nothing is read ahead any more: what fails then is what the test is about. If this machine is so
@@ -243,37 +246,40 @@ static muon_status step_after(ship *s, int step)
 
 TEST(a_failure_on_the_way_back_leaves_it_in_the_file)
 {
-    int failed = 0;
-    for (int at = 0; at < 6; at++) {
-        fleet f;
-        offload_fleet(&f);
-        ship s, want;
-        assert_ok(ship_create(&s, &f, NULL));
-        assert_ok(ship_create(&want, &f, NULL));
-        int64_t budget = 2 * least_budget(&s);
-        assert_ok(muon_offload(s.opt, offload_dir(), budget));
-        run_both(&s, &want, 1);
-        wait_for_quiet();
-        break_reads(at, 0);
-        muon_status status = muon_offload(s.opt, NULL, 0);
-        heal();
-        if (status != MUON_OK) {
-            failed++;
-            assert_int_equal(status, MUON_E_IO);
-            assert_true(offload_info(&s).resident <= budget);
-            status = step_after(&s, 2);
-            assert_true(status == MUON_OK || status == MUON_E_BROKEN);
-            assert_ok(ship_run(&want, 2, 2));
-            if (status == MUON_OK) {
-                check_same(&s, &want, "still in the file");
-                assert_ok(muon_offload(s.opt, NULL, 0));
+    for (int bind = 0; bind <= 1; bind++) {
+        int failed = 0;
+        for (int at = 0; at < 6; at++) {
+            fleet f;
+            offload_fleet(&f);
+            f.bind = bind;
+            ship s, want;
+            assert_ok(ship_create(&s, &f, NULL));
+            assert_ok(ship_create(&want, &f, NULL));
+            int64_t budget = 2 * least_budget(&s);
+            assert_ok(muon_offload(s.opt, offload_dir(), budget));
+            run_both(&s, &want, 1);
+            wait_for_quiet();
+            break_reads(at, 0);
+            muon_status status = muon_offload(s.opt, NULL, 0);
+            heal();
+            if (status != MUON_OK) {
+                failed++;
+                assert_int_equal(status, MUON_E_IO);
+                assert_true(offload_info(&s).resident <= budget);
+                status = step_after(&s, 2);
+                assert_true(status == MUON_OK || status == MUON_E_BROKEN);
+                assert_ok(ship_run(&want, 2, 2));
+                if (status == MUON_OK) {
+                    check_same(&s, &want, "still in the file");
+                    assert_ok(muon_offload(s.opt, NULL, 0));
+                }
             }
+            if (status == MUON_OK) check_same(&s, &want, "in memory");
+            ship_destroy(&s);
+            ship_destroy(&want);
         }
-        if (status == MUON_OK) check_same(&s, &want, "in memory");
-        ship_destroy(&s);
-        ship_destroy(&want);
+        assert_true(failed > 0);
     }
-    assert_true(failed > 0);
 }
 
 static void fail_to_come_back(int rank, const muon_comm *comm, void *arg)
@@ -303,15 +309,18 @@ static void fail_to_come_back(int rank, const muon_comm *comm, void *arg)
 
 TEST(one_rank_that_cannot_come_back_keeps_all_in_their_files)
 {
-    int failed = 0;
-    for (int at = 0; at < 8; at++) {
-        rank_task t = {.at = at};
-        offload_fleet(&t.f);
-        ranks_run(RANKS, fail_to_come_back, &t);
-        assert_true(t.failed == 0 || t.failed == RANKS);
-        failed += t.failed == RANKS;
+    for (int bind = 0; bind <= 1; bind++) {
+        int failed = 0;
+        for (int at = 0; at < 8; at++) {
+            rank_task t = {.at = at};
+            offload_fleet(&t.f);
+            t.f.bind = bind;
+            ranks_run(RANKS, fail_to_come_back, &t);
+            assert_true(t.failed == 0 || t.failed == RANKS);
+            failed += t.failed == RANKS;
+        }
+        assert_true(failed > 0);
     }
-    assert_true(failed > 0);
 }
 
 /* Rank 1 has nowhere to go, and the others' files cannot be read: they cannot come back. */
@@ -339,6 +348,37 @@ TEST(state_that_is_lost_on_one_rank_breaks_all)
     ranks_run(RANKS, lose_state, &t);
 }
 
+/* The same with bound state: the caller's memory still has all of it. */
+static void lose_only_the_file(int rank, const muon_comm *comm, void *arg)
+{
+    rank_task *t = arg;
+    ship s, want;
+    rank_ok(ship_create(&s, &t->f, comm));
+    rank_ok(ship_create(&want, &t->f, comm));
+    int64_t least = least_of_all(&s);
+    rank_ok(ship_run(&s, 1, 1));
+    rank_ok(ship_run(&want, 1, 2));
+    ranks_barrier();
+    if (rank == 0) break_reads(0, INT64_MAX);
+    ranks_barrier();
+    rank_fails(muon_offload(s.opt, rank == 1 ? "/nowhere/at/all" : offload_dir(), least), MUON_E_IO,
+               NULL);
+    heal_together(rank);
+    rank_ok(ship_run(&s, 2, 2));
+    const char *wrong = offload_compare(&s, &want);
+    rank_check(!wrong, "%s", wrong);
+    ship_destroy(&s);
+    ship_destroy(&want);
+}
+
+TEST(bound_state_is_not_lost)
+{
+    rank_task t = {.at = 0};
+    offload_fleet(&t.f);
+    t.f.bind = 1;
+    ranks_run(RANKS, lose_only_the_file, &t);
+}
+
 /* ---- No way back to where it was */
 
 static char said[1024];
@@ -351,57 +391,66 @@ static void listen(void *user, muon_log_level level, const char *message)
 
 TEST(without_its_old_place_state_is_in_memory)
 {
-    char dir[512];
-    snprintf(dir, sizeof dir, "%s/muon-test-XXXXXX", offload_dir());
-    assert_non_null(mkdtemp(dir));
-    fleet f;
-    offload_fleet(&f);
-    f.config.log = listen;
-    ship s, want;
-    assert_ok(ship_create(&s, &f, NULL));
-    assert_ok(ship_create(&want, &f, NULL));
-    assert_ok(muon_offload(s.opt, dir, least_budget(&s)));
-    assert_int_equal(rmdir(dir), 0); /* the file has no name */
-    run_both(&s, &want, 1);
-    assert_fails(muon_offload(s.opt, "/nowhere/at/all", 1 << 30), MUON_E_IO, "/nowhere/at/all");
-    assert_non_null(strstr(said, "state is in memory"));
-    assert_true(offload_info(&s).resident == offload_info(&s).state_bytes);
-    run_both(&s, &want, 2);
-    check_same(&s, &want, "in memory");
-    assert_ok(muon_offload(s.opt, offload_dir(), 1 << 30));
-    run_both(&s, &want, 3);
-    check_same(&s, &want, "in a file again");
-    ship_destroy(&s);
-    ship_destroy(&want);
+    for (int bind = 0; bind <= 1; bind++) {
+        char dir[512];
+        snprintf(dir, sizeof dir, "%s/muon-test-XXXXXX", offload_dir());
+        assert_non_null(mkdtemp(dir));
+        fleet f;
+        offload_fleet(&f);
+        f.bind = bind;
+        f.config.log = listen;
+        ship s, want;
+        assert_ok(ship_create(&s, &f, NULL));
+        assert_ok(ship_create(&want, &f, NULL));
+        assert_ok(muon_offload(s.opt, dir, least_budget(&s)));
+        assert_int_equal(rmdir(dir), 0); /* the file has no name */
+        run_both(&s, &want, 1);
+        assert_fails(muon_offload(s.opt, "/nowhere/at/all", 1 << 30), MUON_E_IO, "/nowhere/at/all");
+        assert_non_null(strstr(said, "state is in memory"));
+        assert_true(offload_info(&s).resident == offload_info(&s).state_bytes);
+        run_both(&s, &want, 2);
+        check_same(&s, &want, "in memory");
+        assert_ok(muon_offload(s.opt, offload_dir(), 1 << 30));
+        run_both(&s, &want, 3);
+        check_same(&s, &want, "in a file again");
+        assert_ok(muon_offload(s.opt, NULL, 0));
+        check_same(&s, &want, "back");
+        if (bind) assert_ptr_equal(ship_state(&s, 0, "step").data, s.state[0].step);
+        ship_destroy(&s);
+        ship_destroy(&want);
+    }
 }
 
 /* ---- Memory */
 
 TEST(an_allocation_that_fails_leaves_all_as_it_was)
 {
-    fleet f;
-    offload_fleet(&f);
-    ship s, want;
-    assert_ok(ship_create(&s, &f, NULL));
-    assert_ok(ship_create(&want, &f, NULL));
-    int64_t least = least_budget(&s);
-    for (int turn = 0; turn < 2; turn++) { /* from memory, and from another file */
-        int64_t k = 1;
-        for (;; k++) {
-            testlib_fail_allocation(k);
-            muon_status status = muon_offload(s.opt, offload_dir(), least * (2 - turn));
-            int done = testlib_allocations_to_fail() > 0;
-            testlib_fail_allocation(0);
-            if (status == MUON_OK) assert_true(done);
-            if (status == MUON_OK) break;
-            assert_int_equal(status, MUON_E_NOMEM);
-            if (turn == 0) assert_true(offload_is_in_memory(&s));
-            check_same(&s, &want, "after a failure");
+    for (int bind = 0; bind <= 1; bind++) {
+        fleet f;
+        offload_fleet(&f);
+        f.bind = bind;
+        ship s, want;
+        assert_ok(ship_create(&s, &f, NULL));
+        assert_ok(ship_create(&want, &f, NULL));
+        int64_t least = least_budget(&s);
+        for (int turn = 0; turn < 2; turn++) { /* from memory, and from another file */
+            int64_t k = 1;
+            for (;; k++) {
+                testlib_fail_allocation(k);
+                muon_status status = muon_offload(s.opt, offload_dir(), least * (2 - turn));
+                int done = testlib_allocations_to_fail() > 0;
+                testlib_fail_allocation(0);
+                if (status == MUON_OK) assert_true(done);
+                if (status == MUON_OK) break;
+                assert_int_equal(status, MUON_E_NOMEM);
+                if (turn == 0) assert_true(offload_is_in_memory(&s));
+                check_same(&s, &want, "after a failure");
+            }
+            assert_true(k > 5);
+            run_both(&s, &want, turn + 1);
+            check_same(&s, &want, "in the file");
         }
-        assert_true(k > 5);
-        run_both(&s, &want, turn + 1);
-        check_same(&s, &want, "in the file");
+        ship_destroy(&s);
+        ship_destroy(&want);
     }
-    ship_destroy(&s);
-    ship_destroy(&want);
 }

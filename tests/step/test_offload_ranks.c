@@ -52,6 +52,7 @@ TEST(every_kind_of_tensor_has_the_bits_of_one_process)
             z.f.config.missing_grad = MUON_MISSING_GRAD_SKIP;
             z.skip_grads = 1;
             z.nan_step = 4;
+            z.f.bind = i % 2;
             z.f.config.path = (muon_path)path;
             z.f.config.offload_cached = i % 2;
             zoo_run *whole = NULL;
@@ -108,13 +109,16 @@ static void toggle(int rank, const muon_comm *comm, void *arg)
 
 TEST(state_goes_and_comes_between_any_two_steps)
 {
-    for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
-        for (int in_flight = 1; in_flight <= 3; in_flight += 2) {
-            fleet f;
-            offload_fleet(&f);
-            f.config.path = (muon_path)path;
-            f.config.in_flight = in_flight;
-            ranks_run(RANKS, toggle, &f);
+    for (int bind = 0; bind <= 1; bind++) {
+        for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
+            for (int in_flight = 1; in_flight <= 3; in_flight += 2) {
+                fleet f;
+                offload_fleet(&f);
+                f.bind = bind;
+                f.config.path = (muon_path)path;
+                f.config.in_flight = in_flight;
+                ranks_run(RANKS, toggle, &f);
+            }
         }
     }
 }
@@ -138,11 +142,14 @@ static void run_empty(int rank, const muon_comm *comm, void *arg)
 
 TEST(ranks_without_state_take_part)
 {
-    fleet f;
-    fleet_fsdp(&f, RANKS);
-    fleet_add(&f, MUONS, "w", NULL, "0: fsdp", SHAPE(2, 900));
-    fleet_add(&f, ADAMWS, "norm", NULL, "0: fsdp", SHAPE(1));
-    ranks_run(RANKS, run_empty, &f);
+    for (int bind = 0; bind <= 1; bind++) {
+        fleet f;
+        fleet_fsdp(&f, RANKS);
+        f.bind = bind;
+        fleet_add(&f, MUONS, "w", NULL, "0: fsdp", SHAPE(2, 900));
+        fleet_add(&f, ADAMWS, "norm", NULL, "0: fsdp", SHAPE(1));
+        ranks_run(RANKS, run_empty, &f);
+    }
 }
 
 /* ---- All or none */
@@ -178,9 +185,12 @@ static void disagree(int rank, const muon_comm *comm, void *arg)
 
 TEST(one_ranks_failure_leaves_all_as_they_were)
 {
-    fleet f;
-    offload_fleet(&f);
-    ranks_run(RANKS, disagree, &f);
+    for (int bind = 0; bind <= 1; bind++) {
+        fleet f;
+        offload_fleet(&f);
+        f.bind = bind;
+        ranks_run(RANKS, disagree, &f);
+    }
 }
 
 static void create_differently(int rank, const muon_comm *comm, void *arg)
@@ -200,9 +210,12 @@ static void create_differently(int rank, const muon_comm *comm, void *arg)
 
 TEST(creation_fails_on_all_ranks_or_none)
 {
-    fleet f;
-    offload_fleet(&f);
-    ranks_run(RANKS, create_differently, &f);
+    for (int bind = 0; bind <= 1; bind++) {
+        fleet f;
+        offload_fleet(&f);
+        f.bind = bind;
+        ranks_run(RANKS, create_differently, &f);
+    }
 }
 
 /* ---- Replicas */
@@ -252,9 +265,12 @@ static void compare_replicas(int rank, const muon_comm *comm, void *arg)
 
 TEST(replicas_are_compared_in_their_files)
 {
-    fleet f;
-    offload_fleet(&f);
-    ranks_run(RANKS, compare_replicas, &f);
+    for (int bind = 0; bind <= 1; bind++) {
+        fleet f;
+        offload_fleet(&f);
+        f.bind = bind;
+        ranks_run(RANKS, compare_replicas, &f);
+    }
 }
 
 /* ---- Memory */
