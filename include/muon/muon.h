@@ -515,6 +515,21 @@ typedef int (*muon_orthogonalize_fn)(void *user, float *x, int64_t rows, int64_t
  * called in a skipped step. */
 typedef void (*muon_grad_consumed_fn)(void *user, size_t index);
 
+/* Elements begin..end of this rank's shard of the gradient of params[param]. */
+typedef struct muon_grad_part {
+    size_t param;
+    int64_t begin, end;
+    const void *data; /* set by you: where element `begin` is */
+} muon_grad_part;
+
+/* For gradients that are elsewhere, such as on a device: the step is about to read these parts. Set
+ * their data; it must stay until the next call, or until the step returns. A gradient is asked for
+ * twice, first for finiteness and norm, then for momentum or AdamW, and may be asked for again if
+ * its matrices are not contiguous in it; no two parts of a call are of the same parameter. A result
+ * other than 0 fails the step (MUON_E_CALLBACK). If that call was for the norm, nothing has changed;
+ * later, the optimizer is broken. */
+typedef int (*muon_grad_fetch_fn)(void *user, muon_grad_part *parts, size_t nparts);
+
 typedef struct muon_config {
     size_t struct_size;
     const muon_group *groups;
@@ -534,7 +549,7 @@ typedef struct muon_config {
     muon_orthogonalize_fn orthogonalize;
     muon_grad_consumed_fn grad_consumed;
     muon_log_fn log;
-    void *user; /* passed to the three callbacks */
+    void *user; /* passed to the callbacks */
     /* Many ranks */
     const muon_comm *comm; /* borrowed by the optimizer; NULL: one process */
     /* For muon_plan_create without a communicator; 0: as many as comm has, or 1. muon_create with
@@ -555,6 +570,12 @@ typedef struct muon_config {
     /* [nparams] state in your own memory (section 8), used with what is in it; NULL: the optimizer
      * allocates its state. */
     const struct muon_state_buffers *state;
+    /* NULL: gradients are in memory. Otherwise muon_buffers.grad says only whether there is one: any
+     * address but NULL. No bit of the result changes. */
+    muon_grad_fetch_fn grad_fetch;
+    /* Bytes of gradients that one call asks for, at most, unless 16,384 elements or a row of a
+     * matrix are more; 0: 64 MB. MUON_PATH_REFERENCE asks for whole gradients. */
+    int64_t grad_budget;
     /* Where ranks outnumber matrices, one matrix is computed by a team of ranks, if that makes the step
      * shorter on config.machine. No bit of the result changes. With an orthogonalize callback there
      * are no teams. */
@@ -584,7 +605,7 @@ MUON_API void muon_destroy(muon_opt *opt);
 /* The caller's memory for one parameter. */
 typedef struct muon_buffers {
     void *param;      /* the weight, updated in place; a frozen parameter may be NULL */
-    const void *grad; /* never written */
+    const void *grad; /* never written; with config.grad_fetch not even read */
     void *copy;       /* receives the bf16 copy if copy_dtype is MUON_BF16; otherwise NULL */
 } muon_buffers;
 

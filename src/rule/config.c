@@ -126,6 +126,8 @@ static muon_status check(const muon_config *config)
             (long long)config->offload_budget);
     REQUIRE(config->offload_dir || config->offload_budget == 0, E_VALUE,
             "offload_budget is %lld, but offload_dir is NULL", (long long)config->offload_budget);
+    REQUIRE(config->grad_budget >= 0, E_VALUE, "grad_budget is %lld, must be at least 0",
+            (long long)config->grad_budget);
     REQUIRE(config->offload_cached == 0 || config->offload_cached == 1, E_VALUE,
             "offload_cached is %lld, must be 0 or 1", (long long)config->offload_cached);
     return check_ranks(config);

@@ -67,17 +67,21 @@ static void adamw_unit(void *arg, int64_t index, int worker)
                                unit->begin, unit->end, bands);
     while (chunks_next(&p)) {
         float *w = weight_edit(&target, p.at, p.n, room);
-        const float *g =
-            elements_read(opt->buffers[unit->param].grad, param->grad_dtype, p.at, p.n, grad_room);
+        const float *g = grad_read(opt, unit->param, p.at, p.n, grad_room);
         update(w, g, state->exp_avg + p.at, state->exp_avg_sq + p.at, p.n, c);
         weight_commit(&target, w, p.at, p.n, p.index);
     }
 }
 
-static void run(const muon_opt *opt, size_t first, size_t end)
+static muon_status run(muon_opt *opt, size_t first, size_t end)
 {
-    adamw_pass pass = {opt, first};
-    muon__pool_run(opt->p, (int64_t)(end - first), adamw_unit, &pass);
+    for (size_t next; first < end; first = next) {
+        next = end;
+        TRY(muon__fetch_adamw(opt, first, &next));
+        adamw_pass pass = {opt, first};
+        muon__pool_run(opt->p, (int64_t)(next - first), adamw_unit, &pass);
+    }
+    return MUON_OK;
 }
 
 /* A few units at a time, so that while one stage computes the state of the next is on its way. */
@@ -86,8 +90,9 @@ static muon_status run_stages(muon_opt *opt, double *clock)
     const offload *o = &opt->offload;
     for (size_t i = 0; i < o->adamw_stages; i++) {
         TRY(muon__offload_enter(opt, o->muon_stages + i, clock));
-        run(opt, o->adamw_first[i], o->adamw_first[i + 1]);
+        muon_status made = run(opt, o->adamw_first[i], o->adamw_first[i + 1]);
         muon__offload_leave(opt, o->muon_stages + i);
+        TRY(made);
         muon__step_clock(opt, MUON_PHASE_ADAMW, clock);
     }
     return MUON_OK;
@@ -106,10 +111,7 @@ static void count_bytes(muon_opt *opt)
 
 muon_status muon__step_adamw(muon_opt *opt, double *clock)
 {
-    if (opt->offload.t)
-        TRY(run_stages(opt, clock));
-    else
-        run(opt, 0, opt->nadamw_units);
+    TRY(opt->offload.t ? run_stages(opt, clock) : run(opt, 0, opt->nadamw_units));
     count_bytes(opt);
     return MUON_OK;
 }

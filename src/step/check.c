@@ -14,15 +14,21 @@ static int is_usable(const muon_opt *opt, const sumsq *sum)
     return (double)largest * opt->grad_factor <= (double)FLT_MAX;
 }
 
+typedef struct check_pass {
+    muon_opt *opt;
+    size_t first; /* of its units */
+} check_pass;
+
 static void check_unit(void *arg, int64_t index, int worker)
 {
-    muon_opt *opt = arg;
-    const flat_unit *unit = &opt->check_units[index];
+    const check_pass *pass = arg;
+    muon_opt *opt = pass->opt;
+    const flat_unit *unit = &opt->check_units[pass->first + (size_t)index];
     if (!opt->active[unit->param]) return;
     const plan_param *param = &opt->plan->params[unit->param];
-    const void *grad = opt->buffers[unit->param].grad;
-    const uint16_t *narrow = (const uint16_t *)grad + unit->begin;
-    const float *wide = (const float *)grad + unit->begin;
+    const grad_view *grad = &opt->grads[unit->param];
+    const uint16_t *narrow = (const uint16_t *)grad->data + (unit->begin - grad->begin);
+    const float *wide = (const float *)grad->data + (unit->begin - grad->begin);
     int bf16 = param->grad_dtype == MUON_BF16;
     sumsq sum = {0};
     int64_t n = unit->end - unit->begin;
@@ -39,13 +45,18 @@ static void check_unit(void *arg, int64_t index, int worker)
     muon__sumsq_merge(&opt->worker_sum[worker], &sum);
 }
 
-void muon__step_check(muon_opt *opt, step_word *word)
+muon_status muon__step_check(muon_opt *opt, step_word *word)
 {
     const muon_plan *plan = opt->plan;
     for (size_t i = 0; i < plan->nparams; i++)
         atomic_store(&opt->nonfinite[i], 0);
     memset(opt->worker_sum, 0, (size_t)plan->threads * sizeof *opt->worker_sum);
-    muon__pool_run(opt->p, (int64_t)opt->ncheck_units, check_unit, opt);
+    for (size_t first = 0, next; first < opt->ncheck_units; first = next) {
+        next = opt->ncheck_units;
+        TRY(muon__fetch_check(opt, first, &next));
+        check_pass pass = {opt, first};
+        muon__pool_run(opt->p, (int64_t)(next - first), check_unit, &pass);
+    }
     for (int i = 0; i < plan->threads; i++)
         muon__sumsq_merge(&word->sum, &opt->worker_sum[i]);
     for (size_t i = 0; i < plan->nparams; i++) {
@@ -55,6 +66,7 @@ void muon__step_check(muon_opt *opt, step_word *word)
             opt->result.phase[MUON_PHASE_CHECK].bytes +=
                 (double)opt->route->numel[i] * (param->grad_dtype == MUON_BF16 ? 2 : 4);
     }
+    return MUON_OK;
 }
 
 int muon__step_judge(muon_opt *opt, const step_word *word, double grad_scale)

@@ -74,6 +74,7 @@ static muon_status make_step_lists(muon_opt *opt)
     TRY(CALLOC(&opt->flags, plan->nparams, "gradients"));
     TRY(CALLOC(&opt->nonfinite, plan->nparams, "gradients"));
     TRY(CALLOC(&opt->stuck, plan->nitems, "matrices"));
+    TRY(muon__fetch_create(opt));
     size_t most_q = 0, most_k = 0;
     for (size_t i = 0; i < plan->nattention; i++) {
         size_t nq, nk;
@@ -233,6 +234,7 @@ void muon__opt_destroy(muon_opt *opt)
     free(opt->qk_k);
     muon__ranges_destroy(&opt->ranges);
     muon__ranges_destroy(&opt->bound_ranges);
+    muon__fetch_destroy(opt);
     free(opt->checked);
     free(opt->active);
     free(opt->flags);

@@ -19,6 +19,15 @@ static inline const float *elements_read(const void *data, muon_dtype dtype, int
     return room;
 }
 
+/* Elements at .. at + n of a gradient, which is in memory there. */
+static inline const float *grad_read(const muon_opt *opt, size_t param, int64_t at, int64_t n,
+                                     float *room)
+{
+    const grad_view *view = &opt->grads[param];
+    return elements_read(view->data, opt->plan->params[param].grad_dtype, at - view->begin, n,
+                         room);
+}
+
 /* A weight that a stage changes: edit gives floats, commit puts them back. */
 typedef struct weight {
     void *data;

@@ -21,8 +21,8 @@ static muon_status check_buffers(muon_opt *opt, size_t index, const muon_buffers
             b->copy ? "given, but copy_dtype is MUON_NONE" : "NULL, but copy_dtype asks for one");
     REQUIRE((uintptr_t)b->param % muon__dtype_bytes(param->dtype) == 0, E_ARG,
             "param '%s': the weight is not aligned to its elements", param->name);
-    REQUIRE((uintptr_t)b->grad % muon__dtype_bytes(param->grad_dtype) == 0, E_ARG,
-            "param '%s': the gradient is not aligned to its elements", param->name);
+    REQUIRE(opt->fetch.parts || (uintptr_t)b->grad % muon__dtype_bytes(param->grad_dtype) == 0,
+            E_ARG, "param '%s': the gradient is not aligned to its elements", param->name);
     REQUIRE((uintptr_t)b->copy % muon__dtype_bytes(MUON_BF16) == 0, E_ARG,
             "param '%s': the copy is not aligned to its elements", param->name);
     return MUON_OK;
@@ -41,7 +41,7 @@ static muon_status check_apart(muon_opt *opt, const muon_buffers *buffers)
     for (size_t i = 0; i < opt->plan->nparams; i++) {
         const plan_param *param = &opt->plan->params[i];
         add_range(opt, i, RANGE_PARAM, buffers[i].param, param->dtype);
-        add_range(opt, i, RANGE_GRAD, buffers[i].grad, param->grad_dtype);
+        if (!opt->fetch.parts) add_range(opt, i, RANGE_GRAD, buffers[i].grad, param->grad_dtype);
         add_range(opt, i, RANGE_COPY, buffers[i].copy, MUON_BF16);
     }
     muon__ranges_sort(&opt->ranges);
@@ -57,6 +57,7 @@ muon_status muon__step_inputs(muon_opt *opt, const muon_step_args *args)
         TRY(check_buffers(opt, i, &args->buffers[i]));
         int here = opt->route->numel[i] > 0 && opt->plan->params[i].rule != MUON_RULE_FROZEN;
         opt->active[i] = here && args->buffers[i].grad;
+        opt->grads[i] = (grad_view){args->buffers[i].grad, 0};
         opt->flags[i] = (unsigned char)(!here ? 0 : opt->active[i] ? AGREE_PRESENT : AGREE_ABSENT);
     }
     size_t bytes = nparams * sizeof *args->buffers;

@@ -43,7 +43,7 @@ void muon__momentum_stretch(const muon_opt *opt, size_t index, int64_t at, int64
     void *state = opt->state[index].momentum;
     int bf16 = group->momentum_dtype == MUON_BF16;
     float grad_room[CHUNK], state_room[CHUNK];
-    const float *g = elements_read(opt->buffers[index].grad, param->grad_dtype, at, n, grad_room);
+    const float *g = grad_read(opt, index, at, n, grad_room);
     float *m = bf16 ? state_room : (float *)state + at;
     if (bf16) muon__bf16_load(m, (const uint16_t *)state + at, n);
     if (group->momentum_form == MUON_HEAVY_BALL)
@@ -111,10 +111,15 @@ static void count_bytes(muon_opt *opt, size_t wave)
     opt->result.phase[MUON_PHASE_MOMENTUM].bytes += bytes;
 }
 
-void muon__step_momentum(muon_opt *opt, size_t wave)
+muon_status muon__step_momentum(muon_opt *opt, size_t wave)
 {
-    const part_units *units = &opt->piece_units;
-    wave_pass pass = {opt, wave, units->first[wave]};
-    muon__pool_run(opt->p, (int64_t)(units->first[wave + 1] - pass.first), momentum_unit, &pass);
+    size_t end = opt->piece_units.first[wave + 1];
+    for (size_t first = opt->piece_units.first[wave], next; first < end; first = next) {
+        next = end;
+        TRY(muon__fetch_pieces(opt, first, &next));
+        wave_pass pass = {opt, wave, first};
+        muon__pool_run(opt->p, (int64_t)(next - first), momentum_unit, &pass);
+    }
     count_bytes(opt, wave);
+    return MUON_OK;
 }

@@ -55,6 +55,19 @@ typedef struct offload {
     size_t *adamw_first; /* [adamw_stages + 1] the units of each */
 } offload;
 
+typedef struct grad_view { /* of a gradient, as much as is in memory: elements from `begin` on */
+    const void *data;
+    int64_t begin;
+} grad_view;
+
+/* Gradients that the caller brings: what was asked for last. */
+typedef struct fetch {
+    muon_grad_part *parts; /* [nparams] of which nparts are in use; NULL: gradients are in memory */
+    size_t nparts;
+    size_t *part_of;       /* [nparams] where in parts it is, if it is there */
+    int64_t bytes, budget; /* of all parts */
+} fetch;
+
 typedef struct exchange exchange;   /* messages of the pipeline */
 typedef struct teams teams;         /* the matrices that this rank shares with others */
 typedef struct reference reference; /* memory of the reference path */
@@ -135,6 +148,8 @@ struct muon_opt {
 
     /* The step in progress. */
     const muon_buffers *buffers;
+    grad_view *grads; /* [nparams] what a stage reads of gradients */
+    fetch fetch;
     int want_norm; /* somebody will see it, or clip by it; else finiteness is all that is checked */
     double grad_factor; /* 1 / grad_scale */
     double clip_coef;
@@ -203,17 +218,31 @@ void muon__offload_free_stages(tier_stages *stages);
 muon_status muon__offload_enter(muon_opt *opt, size_t stage, double *clock);
 void muon__offload_leave(muon_opt *opt, size_t stage);
 
+/* ---- Gradients that the caller brings */
+
+muon_status muon__fetch_create(muon_opt *opt);
+void muon__fetch_destroy(muon_opt *opt);
+
+/* Has in opt->grads what units first..end of a stage read. Sets *end to fewer of them if that would be
+ * more than the budget. Where gradients are in memory it does nothing. */
+muon_status muon__fetch_check(muon_opt *opt, size_t first, size_t *end);
+muon_status muon__fetch_pieces(muon_opt *opt, size_t first, size_t *end);
+muon_status muon__fetch_adamw(muon_opt *opt, size_t first, size_t *end);
+/* All that this rank has of one parameter, whatever the budget. */
+muon_status muon__fetch_shard(muon_opt *opt, size_t param);
+
 /* ---- The stages of a step */
 
 /* Buffers present, aligned, apart from each other; which gradients there are. The last errors that a
  * caller can cause. */
 muon_status muon__step_inputs(muon_opt *opt, const muon_step_args *args);
-/* Finiteness and norm of this rank's gradients, into word->sum and opt->flags. */
-void muon__step_check(muon_opt *opt, step_word *word);
+/* Finiteness and norm of this rank's gradients, into word->sum and opt->flags. Fails only where the
+ * caller fails to bring one. */
+muon_status muon__step_check(muon_opt *opt, step_word *word);
 /* What all ranks have found together. Returns 0 if the step must be skipped. */
 int muon__step_judge(muon_opt *opt, const step_word *word, double grad_scale);
 
-void muon__step_momentum(muon_opt *opt, size_t wave);
+muon_status muon__step_momentum(muon_opt *opt, size_t wave); /* fails like the check */
 muon_status muon__step_ortho(muon_opt *opt, size_t wave);
 void muon__step_update(muon_opt *opt, size_t wave);
 

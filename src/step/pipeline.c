@@ -13,8 +13,9 @@ static muon_status begin(muon_opt *opt, size_t wave, double *clock)
     muon_status entered = muon__offload_enter(opt, wave, clock);
     TRY(muon__step_keep(opt, entered));
     if (entered == MUON_OK) {
-        muon__step_momentum(opt, wave);
+        muon_status made = muon__step_momentum(opt, wave);
         muon__offload_leave(opt, wave);
+        TRY(muon__step_keep(opt, made));
     }
     muon__step_consumed(opt, wave);
     muon__step_clock(opt, MUON_PHASE_MOMENTUM, clock);

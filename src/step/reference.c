@@ -105,12 +105,14 @@ size_t muon__reference_destroy(muon_opt *opt)
 }
 
 /* U of this rank's shard, in the order of its memory. */
-static void run_momentum(const muon_opt *opt, reference *ref, size_t index)
+static muon_status run_momentum(muon_opt *opt, reference *ref, size_t index)
 {
+    TRY(muon__fetch_shard(opt, index));
     for (int64_t at = 0; at < opt->route->numel[index]; at += CHUNK) {
         int64_t left = opt->route->numel[index] - at;
         muon__momentum_stretch(opt, index, at, left < CHUNK ? left : CHUNK, ref->mine + at);
     }
+    return MUON_OK;
 }
 
 /* Puts a rank's shard where it belongs in the whole tensor. */
@@ -205,8 +207,9 @@ muon_status muon__step_reference(muon_opt *opt, double *clock)
         muon_status entered = muon__offload_enter(opt, stage, clock);
         TRY(muon__step_keep(opt, entered));
         if (entered == MUON_OK) {
-            if (opt->active[i]) run_momentum(opt, opt->plain, i);
+            muon_status made = opt->active[i] ? run_momentum(opt, opt->plain, i) : MUON_OK;
             muon__offload_leave(opt, stage);
+            TRY(muon__step_keep(opt, made));
         }
         stage++;
         if (!opt->active[i]) continue;

@@ -81,7 +81,9 @@ static muon_status prepare(muon_opt *opt, const muon_step_args *args, muon_statu
     if (status == MUON_OK) {
         opt->buffers = args->buffers;
         opt->grad_factor = 1 / args->grad_scale;
-        muon__step_check(opt, word);
+        status = muon__step_check(opt, word);
+    }
+    if (status == MUON_OK) {
         name_settings(opt, args->grad_scale, named);
         word->settings = hash_settings(named);
         word->named = named;
@@ -170,7 +172,8 @@ muon_status muon__step_run(muon_opt *opt, const muon_step_args *args, muon_statu
     double clock = muon__seconds();
     muon_result_init(&opt->result, sizeof opt->result);
     opt->want_norm = want_result || opt->clip_norm > 0 || opt->plan->nranks > 1;
-    step_word word = {.want_result = want_result};
+    /* Where gradients may fail to come, all ranks meet at the end, to hear of it. */
+    step_word word = {.want_result = want_result || opt->plan->config.grad_fetch};
     int go = 0;
     status = prepare(opt, args, status, &word, &go);
     muon__step_clock(opt, MUON_PHASE_CHECK, &clock);

@@ -247,7 +247,8 @@ TEST(a_nan_is_skipped_where_it_would_trap)
 
 typedef struct heard {
     const mode *m;
-    int calls[3]; /* log, orthogonalize, grad_consumed */
+    int calls[4]; /* log, orthogonalize, grad_consumed, grad_fetch */
+    const ship *s;
     int wrong;
     int change; /* 1: the callback sets another mode */
     muon_ortho *ortho;
@@ -286,6 +287,18 @@ static void on_consumed(void *user, size_t index)
     set(h->m);
 }
 
+static int on_fetch(void *user, muon_grad_part *parts, size_t nparts)
+{
+    heard *h = user;
+    hear(h, 3);
+    for (size_t i = 0; i < nparts; i++) {
+        size_t element = fleet_bytes(h->s->f->params[parts[i].param].grad_dtype);
+        parts[i].data =
+            (const char *)h->s->grads[parts[i].param] + (size_t)parts[i].begin * element;
+    }
+    return 0;
+}
+
 TEST(callbacks_run_in_the_mode_of_the_host)
 {
     heard h = {.m = &modes[0]};
@@ -295,15 +308,17 @@ TEST(callbacks_run_in_the_mode_of_the_host)
     f.config.log = on_log;
     f.config.orthogonalize = on_orthogonalize;
     f.config.grad_consumed = on_consumed;
+    f.config.grad_fetch = on_fetch;
     f.config.user = &h;
     ship want;
+    h.s = &want;
     set(&modes[0]); /* which the callbacks look for */
     run_default(&want, &f);
     fesetenv(FE_DFL_ENV);
     for (int change = 0; change <= 1; change++) {
         for (size_t m = 0; m < COUNT(modes); m++) {
-            h = (heard){.m = &modes[m], .ortho = h.ortho, .change = change};
             ship s;
+            h = (heard){.m = &modes[m], .ortho = h.ortho, .change = change, .s = &s};
             set(h.m);
             assert_ok(ship_create(&s, &f, NULL));
             for (int step = 1; step <= STEPS; step++) {
@@ -314,6 +329,7 @@ TEST(callbacks_run_in_the_mode_of_the_host)
             }
             fesetenv(FE_DFL_ENV);
             assert_true(h.calls[0] >= 1 && h.calls[1] == 8 * STEPS && h.calls[2] == 4 * STEPS);
+            assert_true(h.calls[3] >= 2 * STEPS);
             assert_int_equal(h.wrong, 0);
             const char *wrong = ship_compare(&s, &want);
             if (wrong) fail_msg("%s: %s", modes[m].name, wrong);

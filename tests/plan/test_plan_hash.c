@@ -64,6 +64,12 @@ static void some_consumer(void *user, size_t index)
     (void)user, (void)index;
 }
 
+static int some_fetch(void *user, muon_grad_part *parts, size_t nparts)
+{
+    (void)user, (void)parts, (void)nparts;
+    return 0;
+}
+
 static void some_log(void *user, muon_log_level level, const char *message)
 {
     (void)user, (void)level, (void)message;
@@ -116,6 +122,7 @@ static void set_ranges(model *m, int param, const muon_range *ranges)
     X(set_placement(m, EMBED, NULL))                                                               \
     X((m->config.log = some_log, m->config.user = m))                                              \
     X(m->config.grad_consumed = some_consumer)                                                     \
+    X((m->config.grad_fetch = some_fetch, m->config.grad_budget = 5))                              \
     X(m->config.allow_no_muon = 1)                                                                 \
     X(GROUP.name = "another")                                                                      \
     X(m->attention[0].name = "another")                                                            \
