@@ -19,7 +19,7 @@ static const option options[] = {
     {OPTION_FILE("config", config_path, CONFIG_HELP), .required = 1},
     {OPTION_FILE("params", params_path, "weights, F32 or BF16: " FILES_HELP), .required = 1},
     {OPTION_FILE("grads", grads_path,
-                 "gradients with the same names, F32 or BF16; files as for --params"),
+                 "gradients with the same names, F32, BF16 or F16; files as for --params"),
      .required = 1},
     {.name = "state",
      .argument = "DIR",

@@ -29,8 +29,11 @@ static int find_grad(step_data *data, size_t at, size_t i)
         param->grad_dtype = MUON_F32;
     else if (strcmp(grad.dtype, "BF16") == 0)
         param->grad_dtype = MUON_BF16;
+    else if (strcmp(grad.dtype, "F16") == 0)
+        param->grad_dtype = MUON_F16;
     else
-        return cli_fail("gradient '%s': dtype is %s, must be F32 or BF16; convert the file first",
+        return cli_fail("gradient '%s': dtype is %s, must be F32, BF16 or F16; convert the file "
+                        "first",
                         grad.name, grad.dtype);
     data->grad_at[i] = (int64_t)at;
     return CLI_DONE;

@@ -169,7 +169,13 @@ typedef void (*muon_write_fn)(void *user, const char *text, size_t length);
 
 /* ---- 2. Parameters ----------------------------------------------------------------------- */
 
-typedef enum muon_dtype { MUON_NONE = 0, MUON_F32 = 1, MUON_BF16 = 2, MUON_I64 = 3 } muon_dtype;
+typedef enum muon_dtype {
+    MUON_NONE = 0,
+    MUON_F32 = 1,
+    MUON_BF16 = 2,
+    MUON_I64 = 3,
+    MUON_F16 = 4 /* IEEE half precision, for gradients only */
+} muon_dtype;
 
 /* One tensor of the model.
  *
@@ -213,8 +219,8 @@ typedef struct muon_param {
     const char *matrices;
     int group;  /* index into config.groups, or MUON_AUTO for muon_classify */
     int expert; /* 1: counted as expert in muon_plan_cost; it changes nothing else */
-    /* MUON_F32 (default) or MUON_BF16. A bf16 weight is rounded stochastically, with bits that
-     * depend only on seed, step, parameter and element. */
+    /* MUON_F32 (default) or MUON_BF16; a gradient also MUON_F16. A bf16 weight is rounded
+     * stochastically, with bits that depend only on seed, step, parameter and element. */
     muon_dtype dtype, grad_dtype;
     /* MUON_NONE (default), or MUON_BF16: the f32 weight is a master weight, and each step writes a
      * copy of it, rounded to bf16, to muon_buffers.copy. */

@@ -1,6 +1,7 @@
 #include "base/sumsq.h"
 
 #include "base/bf16.h"
+#include "base/f16.h"
 #include "base/simd.h"
 
 #include <math.h>
@@ -84,14 +85,29 @@ void muon__sumsq_see_f32(sumsq *s, const float *x, int64_t n)
     if (largest > s->largest) s->largest = largest;
 }
 
-MUON__SIMD void muon__sumsq_see_bf16(sumsq *s, const uint16_t *x, int64_t n)
+/* Without their sign, narrow floats of either kind are ordered like their bits. */
+MUON__SIMD static uint16_t largest_narrow(const uint16_t *x, int64_t n)
 {
     uint16_t largest = 0;
     for (int64_t i = 0; i < n; i++) {
         uint16_t bits = x[i] & 0x7fffu;
         largest = bits > largest ? bits : largest;
     }
-    if ((uint32_t)largest << 16 > s->largest) s->largest = (uint32_t)largest << 16;
+    return largest;
+}
+
+void muon__sumsq_see_bf16(sumsq *s, const uint16_t *x, int64_t n)
+{
+    uint32_t largest = (uint32_t)largest_narrow(x, n) << 16;
+    if (largest > s->largest) s->largest = largest;
+}
+
+void muon__sumsq_see_f16(sumsq *s, const uint16_t *x, int64_t n)
+{
+    uint16_t largest = largest_narrow(x, n);
+    float wide;
+    muon__f16_load(&wide, &largest, 1);
+    muon__sumsq_see_f32(s, &wide, 1);
 }
 
 /* n is a multiple of LANES, at most BLOCK. */
@@ -118,15 +134,48 @@ void muon__sumsq_add_f32(sumsq *s, const float *x, int64_t n)
     add_block(s, tail, LANES);
 }
 
-void muon__sumsq_add_bf16(sumsq *s, const uint16_t *x, int64_t n)
+typedef void (*load_fn)(float *to, const uint16_t *from, int64_t n);
+
+static void add_narrow(sumsq *s, const uint16_t *x, int64_t n, load_fn load)
 {
     enum { PART = 2048 };
     float part[PART];
     for (int64_t i = 0; i < n; i += PART) {
         int64_t count = n - i < PART ? n - i : PART;
-        muon__bf16_load(part, x + i, count);
+        load(part, x + i, count);
         muon__sumsq_add_f32(s, part, count);
     }
+}
+
+void muon__sumsq_add_bf16(sumsq *s, const uint16_t *x, int64_t n)
+{
+    add_narrow(s, x, n, muon__bf16_load);
+}
+
+void muon__sumsq_add_f16(sumsq *s, const uint16_t *x, int64_t n)
+{
+    add_narrow(s, x, n, muon__f16_load);
+}
+
+#define READER(dtype, type)                                                                        \
+    static void add_##dtype(sumsq *s, const void *x, int64_t n)                                    \
+    {                                                                                              \
+        muon__sumsq_add_##dtype(s, (const type *)x, n);                                            \
+    }                                                                                              \
+    static void see_##dtype(sumsq *s, const void *x, int64_t n)                                    \
+    {                                                                                              \
+        muon__sumsq_see_##dtype(s, (const type *)x, n);                                            \
+    }
+READER(f32, float)
+READER(bf16, uint16_t)
+READER(f16, uint16_t)
+
+const sumsq_reader *muon__sumsq_reader(muon_dtype dtype)
+{
+    static const sumsq_reader readers[] = {[MUON_F32] = {add_f32, see_f32},
+                                           [MUON_BF16] = {add_bf16, see_bf16},
+                                           [MUON_F16] = {add_f16, see_f16}};
+    return &readers[dtype];
 }
 
 enum { PARTS = 64 };

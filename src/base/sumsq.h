@@ -24,8 +24,16 @@ void muon__sumsq_merge(sumsq *into, const sumsq *from);
 /* Only as much as muon__sumsq_finite needs, at the speed of memory; the value is then of no use. */
 void muon__sumsq_see_f32(sumsq *s, const float *x, int64_t n);
 void muon__sumsq_see_bf16(sumsq *s, const uint16_t *x, int64_t n);
+void muon__sumsq_add_f16(sumsq *s, const uint16_t *x, int64_t n);
+void muon__sumsq_see_f16(sumsq *s, const uint16_t *x, int64_t n);
 void muon__sumsq_see_shared(sumsq *s, const float *x, int64_t n, pool *p); /* by all threads */
 void muon__sumsq_add_shared(sumsq *s, const float *x, int64_t n, pool *p); /* by all threads */
+/* The functions above for elements of any dtype that gradients can have. */
+typedef struct sumsq_reader {
+    void (*add)(sumsq *s, const void *x, int64_t n);
+    void (*see)(sumsq *s, const void *x, int64_t n);
+} sumsq_reader;
+const sumsq_reader *muon__sumsq_reader(muon_dtype dtype);
 int muon__sumsq_finite(const sumsq *s);
 double muon__sumsq_value(const sumsq *s); /* NaN if an element was not finite */
 

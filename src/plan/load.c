@@ -78,8 +78,9 @@ static muon_status check_dtypes(const muon_param *in, muon_rule rule)
 {
     REQUIRE(in->dtype == MUON_F32 || in->dtype == MUON_BF16, E_DTYPE,
             "dtype is %d, must be MUON_F32 or MUON_BF16", (int)in->dtype);
-    REQUIRE(in->grad_dtype == MUON_F32 || in->grad_dtype == MUON_BF16, E_DTYPE,
-            "grad_dtype is %d, must be MUON_F32 or MUON_BF16", (int)in->grad_dtype);
+    REQUIRE(in->grad_dtype == MUON_F32 || in->grad_dtype == MUON_BF16 || in->grad_dtype == MUON_F16,
+            E_DTYPE, "grad_dtype is %d, must be MUON_F32, MUON_BF16 or MUON_F16",
+            (int)in->grad_dtype);
     REQUIRE(in->copy_dtype == MUON_NONE || in->copy_dtype == MUON_BF16, E_DTYPE,
             "copy_dtype is %d, must be MUON_NONE or MUON_BF16", (int)in->copy_dtype);
     REQUIRE(in->copy_dtype == MUON_NONE || in->dtype == MUON_F32, E_DTYPE,

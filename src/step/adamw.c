@@ -1,6 +1,7 @@
 /* AdamW, by the formula of torch's AdamW in f32. */
 #include "base/simd.h"
 #include "step/elements.h"
+#include "step/state.h"
 
 #include <math.h>
 
@@ -103,7 +104,7 @@ static void count_bytes(muon_opt *opt)
     for (size_t i = 0; i < opt->plan->nparams; i++) {
         const plan_param *param = &opt->plan->params[i];
         if (param->rule != MUON_RULE_ADAMW || !opt->active[i]) continue;
-        double grad = param->grad_dtype == MUON_BF16 ? 2 : 4;
+        double grad = (double)muon__dtype_bytes(param->grad_dtype);
         opt->result.phase[MUON_PHASE_ADAMW].bytes +=
             (double)opt->route->numel[i] * (grad + 16 + weight_bytes(param));
     }

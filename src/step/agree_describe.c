@@ -48,6 +48,8 @@ static const char *dtype_name(muon_dtype dtype)
         return "bf16";
     case MUON_I64:
         return "i64";
+    case MUON_F16:
+        return "f16";
     }
     return "?";
 }

@@ -1,6 +1,7 @@
 /* The norm of all gradients, and whether every one of them is finite: first of this rank's, then of
  * all. Nothing has changed yet when this says no. */
 #include "step/opt.h"
+#include "step/state.h"
 
 #include <float.h>
 #include <math.h>
@@ -27,20 +28,14 @@ static void check_unit(void *arg, int64_t index, int worker)
     if (!opt->active[unit->param]) return;
     const plan_param *param = &opt->plan->params[unit->param];
     const grad_view *grad = &opt->grads[unit->param];
-    const uint16_t *narrow = (const uint16_t *)grad->data + (unit->begin - grad->begin);
-    const float *wide = (const float *)grad->data + (unit->begin - grad->begin);
-    int bf16 = param->grad_dtype == MUON_BF16;
+    const char *at = (const char *)grad->data +
+                     (size_t)(unit->begin - grad->begin) * muon__dtype_bytes(param->grad_dtype);
     sumsq sum = {0};
-    int64_t n = unit->end - unit->begin;
-    int norm = opt->want_norm && unit->counts;
-    if (bf16 && norm)
-        muon__sumsq_add_bf16(&sum, narrow, n);
-    else if (bf16)
-        muon__sumsq_see_bf16(&sum, narrow, n);
-    else if (norm)
-        muon__sumsq_add_f32(&sum, wide, n);
+    const sumsq_reader *reader = muon__sumsq_reader(param->grad_dtype);
+    if (opt->want_norm && unit->counts)
+        reader->add(&sum, at, unit->end - unit->begin);
     else
-        muon__sumsq_see_f32(&sum, wide, n);
+        reader->see(&sum, at, unit->end - unit->begin);
     if (!is_usable(opt, &sum)) atomic_store(&opt->nonfinite[unit->param], 1);
     muon__sumsq_merge(&opt->worker_sum[worker], &sum);
 }
@@ -64,7 +59,7 @@ muon_status muon__step_check(muon_opt *opt, step_word *word)
         if (atomic_load(&opt->nonfinite[i])) opt->flags[i] |= AGREE_NONFINITE;
         if (opt->active[i])
             opt->result.phase[MUON_PHASE_CHECK].bytes +=
-                (double)opt->route->numel[i] * (param->grad_dtype == MUON_BF16 ? 2 : 4);
+                (double)opt->route->numel[i] * (double)muon__dtype_bytes(param->grad_dtype);
     }
     return MUON_OK;
 }

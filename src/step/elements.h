@@ -1,11 +1,12 @@
 /* elements.h - elements of any dtype as floats, a chunk at a time.
  *
  * Stages compute in f32 on chunks small enough for the first cache. An f32 tensor is used where it
- * is; a bf16 one goes through a small array. So each stage has one loop for all dtypes. */
+ * is; a narrow one goes through a small array. So each stage has one loop for all dtypes. */
 #ifndef STEP_ELEMENTS_H
 #define STEP_ELEMENTS_H
 
 #include "base/bf16.h"
+#include "base/f16.h"
 #include "step/opt.h"
 
 enum { CHUNK = 1024 };
@@ -15,7 +16,11 @@ static inline const float *elements_read(const void *data, muon_dtype dtype, int
                                          float *room)
 {
     if (dtype == MUON_F32) return (const float *)data + at;
-    muon__bf16_load(room, (const uint16_t *)data + at, n);
+    const uint16_t *narrow = (const uint16_t *)data + at;
+    if (dtype == MUON_F16)
+        muon__f16_load(room, narrow, n);
+    else
+        muon__bf16_load(room, narrow, n);
     return room;
 }
 

@@ -1,6 +1,7 @@
 /* Momentum: M from G, and U, the matrix to orthogonalize, into its slot or on its way to the owner. */
 #include "base/simd.h"
 #include "step/elements.h"
+#include "step/state.h"
 
 MUON__SIMD static void heavy_ball(const float *restrict g, float *restrict m, float *restrict u,
                                   int64_t n, float scale, float mu, int nesterov)
@@ -106,7 +107,7 @@ static void count_bytes(muon_opt *opt, size_t wave)
         double state = opt->groups[param->group].momentum_dtype == MUON_BF16 ? 2 : 4;
         double u = piece->send == ROUTE_NOWHERE ? 0 : piece->send == ROUTE_SLOT ? 4 : wire;
         bytes += (double)(piece->part.nrows * piece->part.ncols) *
-                 ((param->grad_dtype == MUON_BF16 ? 2 : 4) + 2 * state + u);
+                 ((double)muon__dtype_bytes(param->grad_dtype) + 2 * state + u);
     }
     opt->result.phase[MUON_PHASE_MOMENTUM].bytes += bytes;
 }

@@ -16,7 +16,7 @@ muon_dtype muon__state_dtype(const muon_opt *opt, size_t param, state_part part)
 /* Bytes of an element; MUON_I64 is a step counter's. */
 static inline size_t muon__dtype_bytes(muon_dtype dtype)
 {
-    return dtype == MUON_BF16 ? 2 : dtype == MUON_F32 ? 4 : 8;
+    return dtype == MUON_BF16 || dtype == MUON_F16 ? 2 : dtype == MUON_F32 ? 4 : 8;
 }
 
 static inline void *muon__state_part(const muon_state_buffers *of, state_part part)

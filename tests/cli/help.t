@@ -78,8 +78,8 @@ Options:
   --config FILE         groups, rules and matrices as JSON; docs/config.md
   --params FILE         weights, F32 or BF16: a file, several separated by
                         commas, an index, or a folder with one
-  --grads FILE          gradients with the same names, F32 or BF16; files as
-                        for --params
+  --grads FILE          gradients with the same names, F32, BF16 or F16; files
+                        as for --params
   --state DIR           the state before the step: a checkpoint, or a directory
                         of checkpoints, whose newest is read; the previous step
                         wrote it to state in its --out [default: zeros, the

@@ -32,11 +32,8 @@ $ tensors make turned w:F32:6x4 v:F32:3x3 b:F32:5 && try p turned
 $ tensors make longer w:F32:4x6 v:F32:3x3 b:F32:5x1 && try p longer
 2> muonctl: step: gradient 'b': shape is 5x1, the parameter's is 5
 ? 1
-$ tensors make half w:F16:4x6 v:F32:3x3 b:F32:5 && try p half
-2> muonctl: step: gradient 'w': dtype is F16, must be F32 or BF16; convert the file first
-? 1
 $ tensors make wide w:F64:4x6 v:F32:3x3 b:F32:5 && try p wide
-2> muonctl: step: gradient 'w': dtype is F64, must be F32 or BF16; convert the file first
+2> muonctl: step: gradient 'w': dtype is F64, must be F32, BF16 or F16; convert the file first
 ? 1
 $ tensors make many p.0:F32:2 p.1:F32:2 p.2:F32:2 p.3:F32:2 p.4:F32:2 p.5:F32:2 p.6:F32:2 p.7:F32:2 p.8:F32:2 p.9:F32:2 w:F32:4x6
 $ try many few

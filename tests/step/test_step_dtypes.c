@@ -1,4 +1,4 @@
-/* test_step_dtypes.c - bf16 gradients, momentum, wire, copies, and weights without a master. */
+/* test_step_dtypes.c - bf16 and f16 gradients; bf16 momentum, wire, copies, and weights without a master. */
 #include "tests/world/step_oracle.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ enum { ZOO = 5 };
 
 /* ---- bf16 in ---------------------------------------------------------------------------------- */
 
-TEST(bf16_gradients_give_the_bits_of_the_same_f32_gradients)
+static void compare_with_f32(muon_dtype dtype)
 {
     model narrow, wide;
     model_init(&narrow);
@@ -27,7 +27,7 @@ TEST(bf16_gradients_give_the_bits_of_the_same_f32_gradients)
     add_zoo(&narrow);
     add_zoo(&wide);
     for (size_t p = 0; p < ZOO; p++)
-        narrow.params[p].grad_dtype = MUON_BF16;
+        narrow.params[p].grad_dtype = dtype;
     model_create(&narrow);
     model_create(&wide);
     for (int step = 1; step <= 3; step++) {
@@ -38,9 +38,70 @@ TEST(bf16_gradients_give_the_bits_of_the_same_f32_gradients)
         muon_result a = model_step(&narrow), b = model_step(&wide);
         assert_true(a.grad_norm == b.grad_norm);
     }
-    model_assert_equal(&narrow, &wide, "bf16 gradients");
+    model_assert_equal(&narrow, &wide, "narrow gradients");
     model_destroy(&narrow);
     model_destroy(&wide);
+}
+
+TEST(bf16_gradients_give_the_bits_of_the_same_f32_gradients)
+{
+    compare_with_f32(MUON_BF16);
+}
+
+TEST(f16_gradients_give_the_bits_of_the_same_f32_gradients)
+{
+    compare_with_f32(MUON_F16);
+}
+
+/* Every finite half, subnormals and both zeros among them. */
+TEST(all_halves_can_be_gradients)
+{
+    for (int path = 0; path < 2; path++) {
+        model narrow, wide;
+        model_init(&narrow);
+        model_init(&wide);
+        narrow.config.path = wide.config.path = path ? MUON_PATH_REFERENCE : MUON_PATH_PIPELINE;
+        model_add(&narrow, MUONS, "m", NULL, SHAPE(63, 1008))->grad_dtype = MUON_F16;
+        model_add(&narrow, ADAMWS, "a", NULL, SHAPE(63488))->grad_dtype = MUON_F16;
+        model_add(&wide, MUONS, "m", NULL, SHAPE(63, 1008));
+        model_add(&wide, ADAMWS, "a", NULL, SHAPE(63488));
+        model_create(&narrow);
+        model_create(&wide);
+        for (size_t p = 0; p < 2; p++)
+            for (int64_t i = 0; i < fleet_numel(&wide.params[p]); i++) {
+                int64_t half = i % 63488; /* 31 exponents of 1,024, with either sign */
+                ((uint16_t *)narrow.grads[p])[i] =
+                    (uint16_t)(half % 31744 + (half < 31744 ? 0 : 0x8000));
+                model_set_grad(&wide, p, i, model_grad(&narrow, p, i));
+            }
+        muon_result a = model_step(&narrow), b = model_step(&wide);
+        assert_true(a.applied && a.grad_norm == b.grad_norm);
+        model_assert_equal(&narrow, &wide, "all halves");
+        model_destroy(&narrow);
+        model_destroy(&wide);
+    }
+}
+
+TEST(a_half_that_is_not_finite_skips_the_step)
+{
+    const uint16_t bad[] = {0x7c00, 0xfc00, 0x7e00, 0xfe01, 0x7c01};
+    for (size_t k = 0; k < 5; k++) {
+        model m;
+        model_init(&m);
+        model_add(&m, MUONS, "m", NULL, SHAPE(20, 30))->grad_dtype = MUON_F16;
+        model_add(&m, ADAMWS, "a", NULL, SHAPE(40));
+        model_create(&m);
+        uint16_t *grads = m.grads[0], good = grads[599];
+        grads[599] = bad[k];
+        muon_result result = model_step(&m);
+        assert_true(!result.applied && result.skip == MUON_SKIP_NONFINITE_GRAD);
+        assert_string_equal(result.skip_param, "m");
+        assert_ok(muon_step(m.opt, &m.args, NULL)); /* only looked at, not summed */
+        assert_int_equal(*(int64_t *)model_state(&m, "m.step").data, 0);
+        grads[599] = good;
+        assert_true(model_step(&m).applied);
+        model_destroy(&m);
+    }
 }
 
 /* With mu = 0.5, momentum is exact in f32, so that oracle and library round the same numbers. */

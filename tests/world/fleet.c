@@ -1,5 +1,6 @@
 #include "tests/world/fleet.h"
 
+#include "base/f16.h"
 #include "la/la.h"
 
 #include <math.h>
@@ -148,11 +149,26 @@ int64_t fleet_numel(const muon_param *param)
 
 size_t fleet_bytes(muon_dtype dtype)
 {
-    return dtype == MUON_BF16 ? 2 : dtype == MUON_I64 ? 8 : 4;
+    return dtype == MUON_BF16 || dtype == MUON_F16 ? 2 : dtype == MUON_I64 ? 8 : 4;
+}
+
+/* Cuts off what does not fit. Numbers below 2^-14 become zeros, those from 2^16 on infinities. */
+static uint16_t half_of(uint32_t bits)
+{
+    uint32_t sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+    if (size >= 143u << 23) return (uint16_t)(sign | 0x7c00u);
+    if (size < 113u << 23) return (uint16_t)sign;
+    return (uint16_t)(sign | (size - (112u << 23)) >> 13);
 }
 
 float fleet_get(const void *data, muon_dtype dtype, int64_t at)
 {
+    if (dtype == MUON_F16) {
+        float half;
+        muon__f16_load_plain(&half, (const uint16_t *)data + at, 1);
+        return half;
+    }
     if (dtype != MUON_BF16) return ((const float *)data)[at];
     uint32_t bits = (uint32_t)((const uint16_t *)data)[at] << 16;
     float value;
@@ -166,6 +182,8 @@ void fleet_put(void *data, muon_dtype dtype, int64_t at, float value)
     memcpy(&bits, &value, sizeof bits);
     if (dtype == MUON_BF16)
         ((uint16_t *)data)[at] = (uint16_t)(bits >> 16);
+    else if (dtype == MUON_F16)
+        ((uint16_t *)data)[at] = half_of(bits);
     else
         ((float *)data)[at] = value;
 }

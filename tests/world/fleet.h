@@ -92,7 +92,7 @@ float fleet_value(const char *name, int64_t element, int step); /* from -1 to 1 
 int64_t fleet_numel(const muon_param *param);
 size_t fleet_bytes(muon_dtype dtype);
 float fleet_get(const void *data, muon_dtype dtype, int64_t at);
-/* bf16 by cutting off: what is filled in need not be the nearest. */
+/* bf16 and f16 by cutting off: what is filled in need not be the nearest. */
 void fleet_put(void *data, muon_dtype dtype, int64_t at, float value);
 
 /* ---- A ship */

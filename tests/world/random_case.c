@@ -104,7 +104,7 @@ static const char *draw_matrices(random_case *c, const muon_param *p)
 static void draw_dtypes(muon_param *p)
 {
     p->dtype = pick(4) ? MUON_F32 : MUON_BF16;
-    p->grad_dtype = pick(4) ? MUON_F32 : MUON_BF16;
+    p->grad_dtype = pick(4) ? MUON_F32 : pick(2) ? MUON_BF16 : MUON_F16;
     if (p->dtype == MUON_F32 && p->group != FROZEN && !pick(4)) p->copy_dtype = MUON_BF16;
     p->expert = !pick(8);
 }

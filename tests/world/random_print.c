@@ -39,7 +39,8 @@ static void print_layout(const muon_param *p, int k, FILE *out)
 
 static const char *dtype_name(muon_dtype dtype)
 {
-    return dtype == MUON_BF16 ? "bf16" : dtype == MUON_F32 ? "f32" : "none";
+    static const char *const names[] = {"none", "f32", "bf16", "i64", "f16"};
+    return names[dtype];
 }
 
 static void print_param(const random_case *c, size_t i, FILE *out)

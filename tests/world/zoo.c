@@ -23,7 +23,7 @@ static void add_params(fleet *f)
     ADD(POLARS, "experts.fused", "rows / 5", "0: ep, fsdp; 1: tp", 60, 20)->expert = 1;
     ADD(MUONS, "experts.batch", "batch 1", "0: ep; 1: fsdp; 2: tp", 3, 16, 20)->expert = 1;
     p = ADD(EMAS, "experts.gate_up", "rows / 8", "0: fsdp, ep", 64, 16);
-    p->grad_dtype = MUON_BF16;
+    p->grad_dtype = MUON_F16;
     ADD(MUONS, "row", NULL, "1: fsdp, tp", 1, 33);
     ADD(MUONS, "column", NULL, "0: tp, fsdp, ep", 33, 1);
     ADD(MUONS, "few_rows", NULL, "0: fsdp, ep, tp", 3, 40);
@@ -39,7 +39,7 @@ static void add_params(fleet *f)
     p = ADD(MUONS, "o_proj.heads", "cols / 4", "1: tp, fsdp", 24, 32);
     p->dtype = MUON_BF16;
     ADD(ADAMWS, "embed", NULL, "0: fsdp, tp", 50, 16);
-    ADD(ADAMWS, "norm", NULL, "0: fsdp, ep, tp", 37);
+    ADD(ADAMWS, "norm", NULL, "0: fsdp, ep, tp", 37)->grad_dtype = MUON_F16;
     ADD(ADAMWS, "bias", NULL, "0: tp", 29)->dtype = MUON_BF16;
     p = ADD(ADAMWS, "head", NULL, "1: fsdp, tp", 21, 40);
     p->copy_dtype = MUON_BF16;
@@ -47,7 +47,7 @@ static void add_params(fleet *f)
     ADD(ADAMWS, "scalar", NULL, "0: fsdp", 1);
     ADD(FROZEN, "frozen", NULL, "0: fsdp", 8, 8);
     ADD(MUONS, "whole", NULL, NULL, 10, 12);
-    ADD(MUONS, "flat", "rows 11, 19", NULL, 30, 14);
+    ADD(MUONS, "flat", "rows 11, 19", NULL, 30, 14)->grad_dtype = MUON_F16;
     ADD(ADAMWS, "flat.adamw", NULL, NULL, 17, 9)->dtype = MUON_BF16;
     ADD(MUONS, "boxes", NULL, NULL, 20, 23);
     ADD(EMAS, "tower", NULL, NULL, 33, 18);
