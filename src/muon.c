@@ -5,6 +5,7 @@
 #include "step/opt.h"
 
 #include <float.h>
+#include <math.h>
 #include <stddef.h>
 
 #define TEXT_OF(x)                        #x
@@ -54,17 +55,37 @@ const muon_plan *muon_opt_get_plan(const muon_opt *opt)
 }
 
 /* With many ranks a bad argument on one of them is everybody's error, so it is carried along. */
+static muon_status read_args(muon_step_args *in, const muon_step_args *args, const char *call)
+{
+    REQUIRE(args, E_ARG, "%s: args must not be NULL", call);
+    TRY(muon__struct_load(in, sizeof *in, offsetof(muon_step_args, grad_norm), args,
+                          "muon_step_args"));
+    REQUIRE(in->buffers, E_ARG, "%s: args.buffers is NULL", call);
+    REQUIRE(in->grad_scale >= (double)FLT_MIN && in->grad_scale <= (double)FLT_MAX, E_VALUE,
+            "%s: grad_scale is %g, must be in [%g, %g]", call, in->grad_scale, (double)FLT_MIN,
+            (double)FLT_MAX);
+    return MUON_OK;
+}
+
+static muon_status check_given(const muon_step_args *in)
+{
+    REQUIRE(!(in->grad_norm < MUON_UNKNOWN || (in->grad_norm > MUON_UNKNOWN && in->grad_norm < 0)),
+            E_VALUE, "muon_step: grad_norm is %g, must be at least 0, or MUON_UNKNOWN (-1)",
+            in->grad_norm);
+    REQUIRE(in->finite == 0 || in->finite == 1 || in->finite == MUON_UNKNOWN, E_VALUE,
+            "muon_step: finite is %d, must be 0, 1 or MUON_UNKNOWN (-1)", in->finite);
+    REQUIRE(in->finite != 1 || isfinite(in->grad_norm), E_VALUE,
+            "muon_step: finite is 1, but grad_norm is %g", in->grad_norm);
+    return MUON_OK;
+}
+
 static muon_status read_step(muon_step_args *in, const muon_opt *opt, const muon_step_args *args,
                              const muon_result *result)
 {
     REQUIRE(!opt->unloaded, E_BROKEN,
             "muon_step: the last muon_load failed half-way; load a complete checkpoint first");
-    REQUIRE(args, E_ARG, "muon_step: args must not be NULL");
-    TRY(muon__struct_load(in, sizeof *in, sizeof *in, args, "muon_step_args"));
-    REQUIRE(in->buffers, E_ARG, "muon_step: args.buffers is NULL");
-    REQUIRE(in->grad_scale >= (double)FLT_MIN && in->grad_scale <= (double)FLT_MAX, E_VALUE,
-            "muon_step: grad_scale is %g, must be in [%g, %g]", in->grad_scale, (double)FLT_MIN,
-            (double)FLT_MAX);
+    TRY(read_args(in, args, "muon_step"));
+    TRY(check_given(in));
     muon_result known;
     muon_result_init(&known, sizeof known);
     if (!result) return MUON_OK;
@@ -85,4 +106,21 @@ muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *re
     muon_result known = opt->result;
     known.struct_size = size;
     return muon__struct_store(result, size, &known, sizeof known, "muon_result");
+}
+
+muon_status muon_grad_norm(muon_opt *opt, const muon_step_args *args, double *norm)
+{
+    OWN_MODE;
+    TRY(muon__opt_check(opt, "muon_grad_norm"));
+    muon_step_args in;
+    muon_step_args_init(&in, sizeof in);
+    muon_status status = read_args(&in, args, "muon_grad_norm");
+    if (status == MUON_OK && !norm)
+        status = muon__fail(MUON_E_ARG, "muon_grad_norm: norm must not be NULL");
+    in.grad_norm = in.finite = MUON_UNKNOWN;
+    in.max_logits = NULL;
+    TRY(muon__step_norm(opt, &in, status));
+    /* Also if they are infinite only once they are divided. */
+    *norm = opt->result.nonfinite_params ? (double)NAN : opt->result.grad_norm;
+    return MUON_OK;
 }

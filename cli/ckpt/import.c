@@ -204,6 +204,8 @@ static void set_general(ckpt_items *out)
     ckpt_items_set(out, "muon.seed", text);
     snprintf(text, sizeof text, "%.17g", config.clip_norm);
     ckpt_items_set(out, "muon.clip_norm", text);
+    snprintf(text, sizeof text, "%.17g", config.skip_norm);
+    ckpt_items_set(out, "muon.skip_norm", text);
     snprintf(text, sizeof text, "%.17g", config.qk_threshold);
     ckpt_items_set(out, "muon.qk_threshold", text);
     ckpt_items_set(out, "muon.qk_log_only", config.qk_log_only ? "1" : "0");

@@ -28,7 +28,7 @@ typedef struct top {
     const char *preset;
     node groups, classify, params, qk_clip, meshes, machine;
     muon_config muon;
-    double grad_scale;
+    double grad_scale, grad_norm;
 } top;
 
 static const char *const wires[] = {"", "f32", "bf16", NULL};
@@ -42,6 +42,8 @@ static const field top_fields[] = {
     {.key = "params", .type = FIELD_ANY, .offset = offsetof(top, params)},
     {.key = "qk_clip", .type = FIELD_ANY, .offset = offsetof(top, qk_clip)},
     {.key = "clip_norm", .type = FIELD_NUMBER, .offset = offsetof(top, muon.clip_norm)},
+    {.key = "skip_norm", .type = FIELD_NUMBER, .offset = offsetof(top, muon.skip_norm)},
+    {.key = "grad_norm", .type = FIELD_NUMBER, .offset = offsetof(top, grad_norm)},
     {.key = "grad_scale", .type = FIELD_NUMBER, .offset = offsetof(top, grad_scale)},
     {.key = "wire", .type = FIELD_CHOICE, .offset = offsetof(top, muon.wire), .choices = wires},
     {.key = "seed", .type = FIELD_UINT64, .offset = offsetof(top, muon.seed)},
@@ -88,11 +90,12 @@ static int check_preset(const node *root, const char *preset)
 static int read_all(config *c, const char *path, const files *tensors)
 {
     node root = {c->root, NULL, path, 0};
-    top t = {.grad_scale = 1};
+    top t = {.grad_scale = 1, .grad_norm = MUON_UNKNOWN};
     muon_config_init(&t.muon, sizeof t.muon);
     DO(node_read(&root, top_fields, sizeof top_fields / sizeof top_fields[0], &t));
     c->muon = t.muon;
     c->grad_scale = t.grad_scale;
+    c->grad_norm = t.grad_norm;
     DO(check_preset(&root, t.preset));
     if (t.machine.value)
         DO(node_read(&t.machine, machine_fields, sizeof machine_fields / sizeof machine_fields[0],

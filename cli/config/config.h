@@ -15,9 +15,9 @@ typedef struct config {
     muon_group *groups; /* muon.ngroups */
     muon_param *params; /* one for each tensor of the params file, in its order */
     size_t nparams;
-    muon_attention *attention; /* muon.nattention */
-    muon_mesh *meshes;         /* muon.nmeshes, and room for one more */
-    double grad_scale;
+    muon_attention *attention;    /* muon.nattention */
+    muon_mesh *meshes;            /* muon.nmeshes, and room for one more */
+    double grad_scale, grad_norm; /* of muon_step_args */
     json_t *root;
     void **kept; /* memory the lists point to */
     size_t nkept;

@@ -11,6 +11,8 @@ static const char *skip_word(muon_skip skip)
         return "none";
     case MUON_SKIP_NONFINITE_GRAD:
         return "nonfinite_grad";
+    case MUON_SKIP_GRAD_NORM:
+        return "grad_norm";
     }
     return "unknown";
 }
@@ -48,14 +50,25 @@ static void print_phases_of_ranks(const muon_result *result)
     printf("%-10s %12.6f %12.6f\n", "step", result->seconds_max, result->seconds_min);
 }
 
-void report_text(const muon_result *result, const muon_config *clip, const report_ranks *all)
+static void print_skip(const muon_result *result, const muon_config *config)
 {
-    if (!result->applied) {
+    if (result->skip == MUON_SKIP_GRAD_NORM) {
+        printf("skipped: the norm of the gradients is %.6g, above %g", result->grad_norm,
+               config->skip_norm);
+    } else {
         printf("skipped: NaN or infinity in the gradient of '%s'",
                result->skip_param ? result->skip_param : "?");
         if (result->nonfinite_params > 1)
             printf(" and %lld more", (long long)(result->nonfinite_params - 1));
-        printf("; weights and state are unchanged\n");
+    }
+    printf("; weights and state are unchanged\n");
+}
+
+void report_text(const muon_result *result, const muon_config *config, int has_logits,
+                 const report_ranks *all)
+{
+    if (!result->applied) {
+        print_skip(result, config);
         return;
     }
     printf("applied\n");
@@ -65,10 +78,10 @@ void report_text(const muon_result *result, const muon_config *clip, const repor
     printf("%-14s %lld\n", "matrices", (long long)result->matrices);
     if (result->missing_params)
         printf("%-14s %lld parameters\n", "no gradient", (long long)result->missing_params);
-    if (clip)
+    if (has_logits)
         printf("%-14s %lld heads above %g%s, largest logit %.6g\n", "qk-clip",
-               (long long)result->clipped_heads, clip->qk_threshold,
-               clip->qk_log_only ? " (log only)" : "", result->max_logit);
+               (long long)result->clipped_heads, config->qk_threshold,
+               config->qk_log_only ? " (log only)" : "", result->max_logit);
     if (all->ranks == 1) {
         print_phases(result);
         return;

@@ -12,8 +12,9 @@ typedef struct report_ranks {
     int64_t messages, message_bytes;
 } report_ranks;
 
-/* A table on stdout. clip: the config whose QK-clip took part, or NULL. */
-void report_text(const muon_result *result, const muon_config *clip, const report_ranks *all);
+/* A table on stdout. has_logits: QK-clip took part. */
+void report_text(const muon_result *result, const muon_config *config, int has_logits,
+                 const report_ranks *all);
 /* One line of JSON on stdout. */
 void report_json(const muon_result *result, int threads, const report_ranks *all);
 

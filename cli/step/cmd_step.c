@@ -89,6 +89,7 @@ static int step(muon_opt *opt, const step_data *data, muon_result *result)
     args.buffers = data->buffers;
     args.max_logits = (const float *const *)data->logits;
     args.grad_scale = data->cfg.grad_scale;
+    args.grad_norm = data->cfg.grad_norm;
     muon_result_init(result, sizeof *result);
     return settle(muon_step(opt, &args, result));
 }
@@ -138,7 +139,7 @@ static void print_results(const muon_result *result, const step_data *data, cons
         report_json(result, how.threads, &ranks);
         return;
     }
-    report_text(result, data->logits ? &data->cfg.muon : NULL, &ranks);
+    report_text(result, &data->cfg.muon, data->logits != NULL, &ranks);
     printf("\n");
     for (size_t i = 0; i < out->count; i++)
         printf("wrote %s\n", out->list[i].final);

@@ -78,7 +78,7 @@ typedef struct muon_load_args {
     const muon_buffers *buffers;
     int allow_missing; /* 1: what the checkpoint lacks does not change; 0: MUON_E_NAME */
     int allow_extra;   /* 1: what this optimizer lacks is ignored; 0: MUON_E_NAME */
-    /* 1: restore the saved groups (except rule and momentum_dtype), clip_norm and QK threshold; 0:
+    /* 1: restore the saved groups (except rule and momentum_dtype), clip_norm, skip_norm and QK threshold; 0:
      * keep the current ones, and log a warning for each difference except lr, which follows a
      * schedule. Groups are found through their parameters, so names and order may have changed.
      * What is fixed at creation (matrices, wire, attention, ...) never changes, and a difference is

@@ -107,6 +107,7 @@ extern "C" {
 #define MUON_MAX_AXES     8    /* axes of a mesh */
 #define MUON_MAX_NS_STEPS 64   /* Newton-Schulz steps */
 #define MUON_AUTO         (-1) /* muon_param.group: let muon_classify choose */
+#define MUON_UNKNOWN      (-1) /* muon_step_args: the step finds out itself */
 
 /* The version of the library at run time, such as "0.5.0"; it may be newer than this header. */
 MUON_API const char *muon_version(void);
@@ -587,6 +588,9 @@ typedef struct muon_config {
      * are no teams. */
     int64_t team_max; /* ranks of a team at most, up to 64; 1: no teams; 0: as many as are of use */
     int64_t team_min; /* for tests: every matrix has a team of this many ranks, or of all: 1 */
+    /* A step whose gradients have a larger global norm than this, before clipping, is skipped; 0:
+     * none is. */
+    double skip_norm;
     /* Ranks that a rank exchanges messages with in a step, at most; 0: no bound. Where direct messages
      * would need more, a rank of the holder's node relays them (machine.ranks_per_node): fewer
      * connections, more bytes. A bound that cannot be met is MUON_E_BUDGET, and the message says which
@@ -620,6 +624,18 @@ typedef struct muon_step_args {
     const muon_buffers *buffers;    /* [nparams] */
     const float *const *max_logits; /* [nattention], each [heads] or NULL; NULL: no QK-clip */
     double grad_scale;              /* gradients are divided by this (loss scale): 1 */
+    /* What you know of the gradients already, so that they are read only once, for momentum or
+     * AdamW. All ranks must say the same: it is about the gradients of all ranks. It is believed: a
+     * NaN that you have not seen gets into the state.
+     *
+     * grad_norm: their global norm after the division by grad_scale, as muon_grad_norm returns it;
+     * MUON_UNKNOWN (the default). If it is finite, so are the gradients. A NaN or infinity skips the
+     * step.
+     * finite: 1: all gradients are, also divided by grad_scale; 0: one is not, which skips the step;
+     * MUON_UNKNOWN (the default). With 1, and without clip_norm and skip_norm, the norm is not computed
+     * unless you give it: result->grad_norm is NaN. */
+    double grad_norm;
+    int finite;
 } muon_step_args;
 
 MUON_API void muon_step_args_init(muon_step_args *args, size_t struct_size);
@@ -647,7 +663,11 @@ typedef struct muon_phase_cost {
 
 MUON_API const char *muon_phase_name(muon_phase phase);
 
-typedef enum muon_skip { MUON_SKIP_NONE, MUON_SKIP_NONFINITE_GRAD } muon_skip;
+typedef enum muon_skip {
+    MUON_SKIP_NONE,
+    MUON_SKIP_NONFINITE_GRAD, /* a gradient has a NaN or infinity */
+    MUON_SKIP_GRAD_NORM       /* the norm of the gradients is above config.skip_norm */
+} muon_skip;
 
 typedef struct muon_result {
     size_t struct_size;
@@ -656,7 +676,7 @@ typedef struct muon_result {
     const char *skip_param;     /* the first parameter that caused it, or NULL; borrowed */
     int64_t nonfinite_params;   /* number of parameters with a NaN or infinity */
     int64_t missing_params;     /* number without a gradient (MUON_MISSING_GRAD_SKIP) */
-    double grad_norm;           /* global, unscaled, before clipping */
+    double grad_norm;           /* global, unscaled, before clipping; NaN: unknown */
     double clip_coef;           /* 1, or clip_norm / grad_norm if that is smaller */
     double update_rms;          /* root mean square of lr * factor * O over Muon's elements */
     int64_t matrices;           /* logical matrices orthogonalized */
@@ -671,17 +691,24 @@ typedef struct muon_result {
     int64_t bytes_sent, bytes_received;
     double phase_max[MUON_MAX_PHASES], phase_min[MUON_MAX_PHASES]; /* seconds, over all ranks */
     double seconds_max, seconds_min;
+    int64_t skipped_steps; /* of this optimizer since its creation, for any reason, with this one */
 } muon_result;
 
 MUON_API void muon_result_init(muon_result *result, size_t struct_size);
 
-/* Collective. One step for all parameters. A step that is skipped because of a NaN or infinity also
- * returns MUON_OK (result->applied is 0). Every error is found before anything changes, so weights,
- * state and counters are as before, with these exceptions: MUON_E_CALLBACK; MUON_E_IO if the disk
- * of offloaded state fails; and, with many ranks, MUON_E_TIMEOUT and MUON_E_COMM in mid-step
- * (docs/mpi.md). result may be NULL; without it and without clipping, the norm of the gradients is
- * not computed. */
+/* Collective. One step for all parameters. A step that is skipped, because of a NaN or infinity or
+ * because of skip_norm, also returns MUON_OK (result->applied is 0). Every error is found before
+ * anything changes, so weights, state and counters are as before, with these exceptions:
+ * MUON_E_CALLBACK; MUON_E_IO if the disk of offloaded state fails; and, with many ranks,
+ * MUON_E_TIMEOUT and MUON_E_COMM in mid-step (docs/mpi.md). result may be NULL; without it and
+ * without clipping, the norm of the gradients is not computed. */
 MUON_API muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *result);
+
+/* Collective. The global norm of the gradients in args->buffers, divided by grad_scale: what a step
+ * would find, to the bit. NaN if one of them has a NaN or infinity, or would have one once it is
+ * divided. Nothing changes. Give it to the step as args.grad_norm, and the step does not read them
+ * for that again. */
+MUON_API muon_status muon_grad_norm(muon_opt *opt, const muon_step_args *args, double *norm);
 
 /* Collective. Checks that replicas still have the same bits in weights and state. MUON_E_DISAGREE
  * names the parameter and two ranks. Without replicas it does nothing. */
@@ -695,6 +722,7 @@ MUON_API muon_status muon_opt_get_group(const muon_opt *opt, size_t index, muon_
 MUON_API muon_status muon_opt_set_group(muon_opt *opt, size_t index, const muon_group *group);
 MUON_API muon_status muon_opt_set_lr(muon_opt *opt, size_t index, double lr);
 MUON_API muon_status muon_opt_set_clip_norm(muon_opt *opt, double clip_norm);
+MUON_API muon_status muon_opt_set_skip_norm(muon_opt *opt, double skip_norm);
 MUON_API muon_status muon_opt_set_qk_clip(muon_opt *opt, double threshold, int log_only);
 
 /* ---- 8. State ------------------------------------------------------------------------------ */

@@ -15,9 +15,9 @@
  *         IN_HOST_MODE(code = config->orthogonalize(...));
  *
  * These do:
- *     muon.c       muon_create, muon_step
+ *     muon.c       muon_create, muon_step, muon_grad_norm
  *     step/        muon_opt_check_replicas, muon_offload, muon_opt_set_group, muon_opt_set_lr,
- *                  muon_opt_set_clip_norm, muon_opt_set_qk_clip
+ *                  muon_opt_set_clip_norm, muon_opt_set_skip_norm, muon_opt_set_qk_clip
  *     save/        muon_save, muon_save_start, muon_save_finish, muon_load
  *     plan/        muon_plan_create, muon_plan_get_matrix, muon_plan_get_cost, muon_plan_get_rank,
  *                  muon_plan_get_wave, muon_plan_get_traffic, muon_plan_predict,

@@ -31,7 +31,10 @@ void muon_config_init(muon_config *config, size_t struct_size)
 
 void muon_step_args_init(muon_step_args *args, size_t struct_size)
 {
-    const muon_step_args defaults = {.struct_size = sizeof defaults, .grad_scale = 1};
+    const muon_step_args defaults = {.struct_size = sizeof defaults,
+                                     .grad_scale = 1,
+                                     .grad_norm = MUON_UNKNOWN,
+                                     .finite = MUON_UNKNOWN};
     muon__struct_init(args, sizeof defaults, &defaults, struct_size);
 }
 
@@ -45,6 +48,13 @@ muon_status muon__check_clip_norm(double clip_norm)
 {
     REQUIRE(clip_norm >= 0 && isfinite(clip_norm), E_VALUE,
             "clip_norm is %g, must be finite and at least 0 (0: off)", clip_norm);
+    return MUON_OK;
+}
+
+muon_status muon__check_skip_norm(double skip_norm)
+{
+    REQUIRE(skip_norm >= 0 && isfinite(skip_norm), E_VALUE,
+            "skip_norm is %g, must be finite and at least 0 (0: off)", skip_norm);
     return MUON_OK;
 }
 
@@ -109,6 +119,7 @@ static muon_status check(const muon_config *config)
     TRY(muon__check_qk_threshold(config->qk_threshold));
     TRY(check_flag("qk_log_only", config->qk_log_only));
     TRY(muon__check_clip_norm(config->clip_norm));
+    TRY(muon__check_skip_norm(config->skip_norm));
     REQUIRE(config->wire == MUON_F32 || config->wire == MUON_BF16, E_DTYPE,
             "wire is %d, must be MUON_F32 or MUON_BF16", (int)config->wire);
     REQUIRE(config->missing_grad == MUON_MISSING_GRAD_ERROR ||

@@ -10,6 +10,7 @@ muon_status muon__config_load(muon_config *out, const muon_config *in);
 
 /* Checks of single values that can also change between steps. */
 muon_status muon__check_clip_norm(double clip_norm);
+muon_status muon__check_skip_norm(double skip_norm);
 muon_status muon__check_qk_threshold(double threshold);
 
 /* Reads and checks a layer as far as that needs no parameters; index is for messages. */

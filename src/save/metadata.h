@@ -1,7 +1,7 @@
 /* metadata.h - the settings of an optimizer as the metadata of its checkpoint, and back.
  *
- * Keys: muon.format, muon.version, muon.seed, muon.clip_norm, muon.qk_threshold, muon.qk_log_only,
- * muon.ngroups, muon.group.I.name, muon.group.I.FIELD for every field of a group, muon.group.I.custom,
+ * Keys: muon.format, muon.version, muon.seed, muon.clip_norm, muon.skip_norm, muon.qk_threshold,
+ * muon.qk_log_only, muon.ngroups, muon.group.I.name, muon.group.I.FIELD for every field of a group, muon.group.I.custom,
  * and muon.param.NAME, the index of a parameter's group. What no load changes (metadata_facts.c):
  * muon.wire, muon.missing_grad, muon.orthogonalize, muon.nattention, muon.dtype.NAME,
  * muon.matrices.NAME, muon.attention.ROW.NAME. Numbers are such that they come back to the
@@ -41,7 +41,7 @@ typedef struct saved_settings {
         *groups; /* [ngroups of the optimizer] what each of its groups was; its own if unknown */
     unsigned char *known;
     char seed[32]; /* as text; empty: not known */
-    double clip_norm, qk_threshold;
+    double clip_norm, skip_norm, qk_threshold;
     int qk_log_only;
     settings_pair *pairs; /* by group; each once */
     size_t npairs;

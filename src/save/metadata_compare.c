@@ -137,6 +137,7 @@ void muon__settings_compare(const muon_opt *opt, const saved_settings *s,
     if (*s->seed && strcmp(s->seed, seed) != 0)
         muon__opt_log(opt, MUON_LOG_WARN, DIFFERS, "seed", seed, s->seed);
     compare_real(opt, "clip_norm", opt->clip_norm, s->clip_norm);
+    compare_real(opt, "skip_norm", opt->skip_norm, s->skip_norm);
     compare_real(opt, "qk_threshold", opt->qk_threshold, s->qk_threshold);
     compare_real(opt, "qk_log_only", opt->qk_log_only, s->qk_log_only);
 }

@@ -223,6 +223,8 @@ static muon_status read_all(saved_settings *s, const muon_opt *opt,
     snprintf(s->seed, sizeof s->seed, "%s", seed ? seed : "");
     TRY(read_global(&s->clip_norm, checkpoint, "muon.clip_norm", opt->clip_norm,
                     muon__check_clip_norm));
+    TRY(read_global(&s->skip_norm, checkpoint, "muon.skip_norm", opt->skip_norm,
+                    muon__check_skip_norm));
     TRY(read_global(&s->qk_threshold, checkpoint, "muon.qk_threshold", opt->qk_threshold,
                     muon__check_qk_threshold));
     TRY(read_global(&log_only, checkpoint, "muon.qk_log_only", opt->qk_log_only, NULL));
@@ -273,5 +275,6 @@ muon_status muon__settings_restore(muon_opt *opt, const saved_settings *s)
     for (size_t i = 0; i < opt->plan->ngroups; i++)
         if (s->known[i]) TRY(muon_opt_set_group(opt, i, &s->groups[i]));
     TRY(muon_opt_set_clip_norm(opt, s->clip_norm));
+    TRY(muon_opt_set_skip_norm(opt, s->skip_norm));
     return muon_opt_set_qk_clip(opt, s->qk_threshold, s->qk_log_only);
 }

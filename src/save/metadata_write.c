@@ -114,6 +114,7 @@ static muon_status add_settings(metadata *m, const muon_opt *opt, int64_t step)
     TRY(muon__metadata_add(m, "muon.step", "%lld", (long long)step));
     TRY(muon__metadata_add(m, "muon.seed", "%llu", (unsigned long long)opt->plan->config.seed));
     TRY(muon__metadata_add(m, "muon.clip_norm", "%.17g", opt->clip_norm));
+    TRY(muon__metadata_add(m, "muon.skip_norm", "%.17g", opt->skip_norm));
     TRY(muon__metadata_add(m, "muon.qk_threshold", "%.17g", opt->qk_threshold));
     TRY(muon__metadata_add(m, "muon.qk_log_only", "%d", opt->qk_log_only));
     TRY(muon__metadata_add(m, "muon.ngroups", "%zu", opt->plan->ngroups));

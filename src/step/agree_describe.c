@@ -130,6 +130,7 @@ void muon__describe_config(text *t, const muon_plan *plan)
     const muon_config *c = &plan->config;
     muon__text_add(t, "config\n");
     put_real(t, "clip_norm", c->clip_norm);
+    put_real(t, "skip_norm", c->skip_norm);
     put_real(t, "qk_threshold", c->qk_threshold);
     put_int(t, "qk_log_only", c->qk_log_only);
     put(t, "wire", "%s", dtype_name(c->wire));
@@ -167,9 +168,9 @@ void muon__describe_attention(text *t, const muon_plan *plan, size_t index)
     put_real(t, "alpha", a->alpha);
 }
 
-void muon__describe_settings(text *t, const step_setting *settings, size_t n)
+void muon__describe_settings(text *t, const char *call, const step_setting *settings, size_t n)
 {
-    muon__text_add(t, "muon_step\n");
+    muon__text_add(t, "%s\n", call);
     for (size_t i = 0; i < n; i++)
         put_real(t, settings[i].name, settings[i].value);
 }

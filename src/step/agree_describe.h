@@ -9,7 +9,7 @@ void muon__describe_param(text *t, const muon_plan *plan, size_t index);
 void muon__describe_group(text *t, const muon_group *group);
 void muon__describe_config(text *t, const muon_plan *plan);
 void muon__describe_attention(text *t, const muon_plan *plan, size_t index);
-void muon__describe_settings(text *t, const step_setting *settings, size_t n);
+void muon__describe_settings(text *t, const char *call, const step_setting *settings, size_t n);
 
 /* "group 'muon': lr is 0.02 on rank 0, 0.03 on rank 2": the first difference between two
  * descriptions of the same kind. */

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STAGE "muon_step"
-
 struct step_agree {
     const muon_plan *plan;
     int rank, nranks;
@@ -154,6 +152,11 @@ size_t muon__step_agree_destroy(step_agree *a)
     return kept;
 }
 
+static const char *call_of(const step_word *word)
+{
+    return word->call ? word->call : "muon_step";
+}
+
 /* ---- What differs */
 
 /* The two ranks describe it, a group or, with index -1, the other settings. */
@@ -162,10 +165,10 @@ static muon_status explain(step_agree *a, const step_word *word, const same *pai
     text t;
     const question *q = muon__agree_begin_pair(a->questions, pair, &t);
     if (index < 0)
-        muon__describe_settings(&t, word->named, word->nnamed);
+        muon__describe_settings(&t, call_of(word), word->named, word->nnamed);
     else
         muon__describe_group(&t, &word->groups[index]);
-    TRY(muon__agree_ask(a->questions, STAGE));
+    TRY(muon__agree_ask(a->questions, call_of(word)));
     char message[MUON__MESSAGE_MAX];
     t = muon__text_in(message, sizeof message);
     muon__describe_difference(&t, q->text[0], pair->rank, q->text[1], pair->other);
@@ -190,7 +193,7 @@ static muon_status compare_gradients(step_agree *a, const step_view *v, const st
     question *q = muon__agree_begin(a->questions, MUON_OK);
     if (word->flags[i] & AGREE_PRESENT) q->lowest[0] = a->rank;
     if (word->flags[i] & AGREE_ABSENT) q->lowest[1] = a->rank;
-    TRY(muon__agree_ask(a->questions, STAGE));
+    TRY(muon__agree_ask(a->questions, call_of(word)));
     FAIL(E_GRAD, "param '%s': rank %lld has a gradient, rank %lld has none",
          a->plan->params[i].name, (long long)q->lowest[0], (long long)q->lowest[1]);
 }
@@ -250,7 +253,7 @@ muon_status muon__agree_step(step_agree *a, muon_status status, step_word *word)
     clear_step(a, &v);
     muon__said_set(&v.head->said, a->rank, status);
     if (status == MUON_OK) put_word(a, &v, word);
-    TRY(muon__tree_run(a->step, STAGE));
+    TRY(muon__tree_run(a->step, call_of(word)));
     TRY(muon__said_result(&v.head->said, a->nranks));
     TRY(compare_settings(a, &v, word));
     TRY(compare_gradients(a, &v, word));

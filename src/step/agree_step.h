@@ -34,6 +34,7 @@ typedef struct step_setting {
 
 /* What this rank brings, and after muon__agree_step what all have brought together. */
 typedef struct step_word {
+    const char *call;          /* "muon_grad_norm"; NULL: "muon_step" */
     sumsq sum;                 /* added */
     int want_result;           /* somebody's */
     uint64_t settings;         /* hash of what must be equal but for groups: grad_scale, ... */

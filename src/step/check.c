@@ -1,11 +1,33 @@
-/* The norm of all gradients, and whether every one of them is finite: first of this rank's, then of
- * all. Nothing has changed yet when this says no. */
+/* The norm of all gradients, and whether every one of them is finite: what the caller knows of it, or
+ * else what this rank finds in its own, then all ranks together. Nothing has changed yet when this
+ * says no. */
 #include "step/opt.h"
 #include "step/state.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
+
+static int is_norm_given(const muon_step_args *args)
+{
+    return !(args->grad_norm < 0); /* a NaN is one, too */
+}
+
+/* By the caller: 1, 0 or MUON_UNKNOWN. A norm has it in itself. */
+static int told_finite(const muon_step_args *args)
+{
+    if (args->finite == 0 || !is_norm_given(args)) return args->finite;
+    return isfinite(args->grad_norm) != 0;
+}
+
+/* Gradients that are known not to be finite are read to say which of them it is. */
+void muon__step_ask(muon_opt *opt, const muon_step_args *args, int want_result)
+{
+    int finite = told_finite(args), is_limited = opt->clip_norm > 0 || opt->skip_norm > 0;
+    int is_seen = finite == MUON_UNKNOWN && (want_result || opt->plan->nranks > 1);
+    opt->want_norm = !is_norm_given(args) && finite != 0 && (is_limited || is_seen);
+    opt->want_check = finite != 1 || opt->want_norm;
+}
 
 /* Finite, and still so after unscaling. */
 static int is_usable(const muon_opt *opt, const sumsq *sum)
@@ -64,7 +86,13 @@ muon_status muon__step_check(muon_opt *opt, step_word *word)
     return MUON_OK;
 }
 
-int muon__step_judge(muon_opt *opt, const step_word *word, double grad_scale)
+static double norm_of(const muon_opt *opt, const step_word *word, const muon_step_args *args)
+{
+    if (is_norm_given(args)) return args->grad_norm;
+    return opt->want_norm ? sqrt(muon__sumsq_value(&word->sum)) / args->grad_scale : (double)NAN;
+}
+
+int muon__step_judge(muon_opt *opt, const step_word *word, const muon_step_args *args)
 {
     muon_result *result = &opt->result;
     for (size_t i = 0; i < opt->plan->nparams; i++) {
@@ -76,15 +104,16 @@ int muon__step_judge(muon_opt *opt, const step_word *word, double grad_scale)
         if (!result->skip_param) result->skip_param = param->name;
         result->nonfinite_params++;
     }
-    result->grad_norm = sqrt(muon__sumsq_value(&word->sum)) / grad_scale;
+    result->grad_norm = norm_of(opt, word, args);
     opt->clip_coef = 1;
-    if (opt->clip_norm > 0 && result->grad_norm > opt->clip_norm)
+    if (result->nonfinite_params > 0 || told_finite(args) == 0)
+        result->skip = MUON_SKIP_NONFINITE_GRAD;
+    else if (opt->skip_norm > 0 && result->grad_norm > opt->skip_norm)
+        result->skip = MUON_SKIP_GRAD_NORM;
+    else if (opt->clip_norm > 0 && result->grad_norm > opt->clip_norm)
         opt->clip_coef = opt->clip_norm / result->grad_norm;
     result->clip_coef = opt->clip_coef;
-    if (result->nonfinite_params == 0) return 1;
-    result->skip = MUON_SKIP_NONFINITE_GRAD;
-    result->clip_coef = 1;
-    return 0;
+    return result->skip == MUON_SKIP_NONE;
 }
 
 float muon__grad_multiplier(const muon_opt *opt, const muon_group *group)

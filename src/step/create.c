@@ -14,6 +14,7 @@ static muon_status make_settings(muon_opt *opt)
 {
     const muon_plan *plan = opt->plan;
     opt->clip_norm = plan->config.clip_norm;
+    opt->skip_norm = plan->config.skip_norm;
     opt->qk_threshold = plan->config.qk_threshold;
     opt->qk_log_only = plan->config.qk_log_only;
     TRY(CALLOC(&opt->groups, plan->ngroups, "groups"));

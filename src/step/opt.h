@@ -101,7 +101,7 @@ struct muon_opt {
     muon_group *groups;
     ns_plan *ns;    /* [nclasses] */
     double *factor; /* [nclasses] */
-    double clip_norm, qk_threshold;
+    double clip_norm, skip_norm, qk_threshold;
     int qk_log_only;
 
     /* State is in memory that the caller has bound, or in our own, which may have gone to a file. While
@@ -150,11 +150,13 @@ struct muon_opt {
     const muon_buffers *buffers;
     grad_view *grads; /* [nparams] what a stage reads of gradients */
     fetch fetch;
-    int want_norm; /* somebody will see it, or clip by it; else finiteness is all that is checked */
+    int want_check;     /* gradients must be read before anything changes: for their finiteness */
+    int want_norm;      /* and for their norm, which somebody will see, or clip by */
     double grad_factor; /* 1 / grad_scale */
     double clip_coef;
     double team_seconds; /* waiting for the members of teams */
     muon_result result;
+    int64_t skipped_steps;
     muon_status kept; /* the first failure that waits for the end of the step, and its message */
     char kept_text[MUON__MESSAGE_MAX];
 };
@@ -239,8 +241,10 @@ muon_status muon__step_inputs(muon_opt *opt, const muon_step_args *args);
 /* Finiteness and norm of this rank's gradients, into word->sum and opt->flags. Fails only where the
  * caller fails to bring one. */
 muon_status muon__step_check(muon_opt *opt, step_word *word);
-/* What all ranks have found together. Returns 0 if the step must be skipped. */
-int muon__step_judge(muon_opt *opt, const step_word *word, double grad_scale);
+/* Sets want_check and want_norm: what the caller does not know yet, and somebody must. */
+void muon__step_ask(muon_opt *opt, const muon_step_args *args, int want_result);
+/* What all ranks have found together, or the caller has said. Returns 0 if the step must be skipped. */
+int muon__step_judge(muon_opt *opt, const step_word *word, const muon_step_args *args);
 
 muon_status muon__step_momentum(muon_opt *opt, size_t wave); /* fails like the check */
 muon_status muon__step_ortho(muon_opt *opt, size_t wave);
@@ -268,6 +272,9 @@ void muon__step_qk_clip(muon_opt *opt, const float *const *max_logits);
  * if it is MUON_OK. */
 muon_status muon__step_run(muon_opt *opt, const muon_step_args *args, muon_status status,
                            int want_result);
+
+/* The norm of all gradients, in opt->result; status and args as above. */
+muon_status muon__step_norm(muon_opt *opt, const muon_step_args *args, muon_status status);
 
 /* For the stages: one more stretch of time has passed. */
 void muon__step_clock(muon_opt *opt, muon_phase phase, double *since);

@@ -78,6 +78,15 @@ muon_status muon_opt_set_clip_norm(muon_opt *opt, double clip_norm)
     return MUON_OK;
 }
 
+muon_status muon_opt_set_skip_norm(muon_opt *opt, double skip_norm)
+{
+    OWN_MODE;
+    REQUIRE(opt, E_ARG, "opt must not be NULL");
+    TRY(muon__check_skip_norm(skip_norm));
+    opt->skip_norm = skip_norm;
+    return MUON_OK;
+}
+
 muon_status muon_opt_set_qk_clip(muon_opt *opt, double threshold, int log_only)
 {
     OWN_MODE;

@@ -42,7 +42,7 @@ void muon__step_consumed(const muon_opt *opt, size_t wave)
 
 /* ---- Before anything changes */
 
-enum { NAMED = 5 }; /* what must be the same on every rank besides groups */
+enum { NAMED = 8 }; /* what must be the same on every rank besides groups */
 
 /* What is in the caller's memory may be wrong on one rank, and would make the ranks drift apart. */
 static double sum_steps(const muon_opt *opt)
@@ -53,14 +53,19 @@ static double sum_steps(const muon_opt *opt)
     return sum;
 }
 
-static void name_settings(const muon_opt *opt, double grad_scale, step_setting named[NAMED])
+static void name_settings(const muon_opt *opt, const muon_step_args *args,
+                          step_setting named[NAMED])
 {
-    named[0] = (step_setting){"grad_scale", grad_scale};
-    named[1] = (step_setting){"clip_norm", opt->clip_norm};
-    named[2] = (step_setting){"qk_threshold", opt->qk_threshold};
-    named[3] = (step_setting){"qk_log_only", opt->qk_log_only};
-    named[4] = (step_setting){"the sum of all step counters",
-                              opt->plan->nranks > 1 ? sum_steps(opt) : 0};
+    const step_setting all[NAMED] = {
+        {"grad_scale", args->grad_scale},
+        {"grad_norm", isnan(args->grad_norm) ? (double)NAN : args->grad_norm}, /* any NaN is one */
+        {"finite", args->finite},
+        {"clip_norm", opt->clip_norm},
+        {"skip_norm", opt->skip_norm},
+        {"qk_threshold", opt->qk_threshold},
+        {"qk_log_only", opt->qk_log_only},
+        {"the sum of all step counters", opt->plan->nranks > 1 ? sum_steps(opt) : 0}};
+    memcpy(named, all, sizeof all);
 }
 
 static uint64_t hash_settings(const step_setting named[NAMED])
@@ -81,10 +86,10 @@ static muon_status prepare(muon_opt *opt, const muon_step_args *args, muon_statu
     if (status == MUON_OK) {
         opt->buffers = args->buffers;
         opt->grad_factor = 1 / args->grad_scale;
-        status = muon__step_check(opt, word);
+        if (opt->want_check) status = muon__step_check(opt, word);
     }
     if (status == MUON_OK) {
-        name_settings(opt, args->grad_scale, named);
+        name_settings(opt, args, named);
         word->settings = hash_settings(named);
         word->named = named;
         word->nnamed = NAMED;
@@ -93,8 +98,17 @@ static muon_status prepare(muon_opt *opt, const muon_step_args *args, muon_statu
     word->groups = opt->groups;
     word->flags = opt->flags;
     TRY(muon__agree_step(opt->step_agree, status, word));
-    *go = muon__step_judge(opt, word, args->grad_scale);
+    *go = muon__step_judge(opt, word, args);
     return MUON_OK;
+}
+
+muon_status muon__step_norm(muon_opt *opt, const muon_step_args *args, muon_status status)
+{
+    step_word word = {.call = "muon_grad_norm"};
+    int go;
+    muon_result_init(&opt->result, sizeof opt->result);
+    muon__step_ask(opt, args, 1);
+    return muon__opt_settle(opt, prepare(opt, args, status, &word, &go));
 }
 
 /* ---- At the end */
@@ -166,12 +180,29 @@ static muon_status apply(muon_opt *opt, const step_word *word, double *clock)
     return MUON_OK;
 }
 
+static void say_skipped(const muon_opt *opt)
+{
+    const muon_result *result = &opt->result;
+    if (result->skip == MUON_SKIP_GRAD_NORM)
+        muon__opt_log(opt, MUON_LOG_WARN,
+                      "step skipped: the norm of the gradients is %g, skip_norm is %g",
+                      result->grad_norm, opt->skip_norm);
+    else if (result->skip_param)
+        muon__opt_log(opt, MUON_LOG_WARN,
+                      "step skipped: param '%s' has a NaN or infinity in its gradient",
+                      result->skip_param);
+    else
+        muon__opt_log(
+            opt, MUON_LOG_WARN,
+            "step skipped: the caller said that gradients are not finite, although they are");
+}
+
 muon_status muon__step_run(muon_opt *opt, const muon_step_args *args, muon_status status,
                            int want_result)
 {
     double clock = muon__seconds();
     muon_result_init(&opt->result, sizeof opt->result);
-    opt->want_norm = want_result || opt->clip_norm > 0 || opt->plan->nranks > 1;
+    muon__step_ask(opt, args, want_result);
     /* Where gradients may fail to come, all ranks meet at the end, to hear of it. */
     step_word word = {.want_result = want_result || opt->plan->config.grad_fetch};
     int go = 0;
@@ -183,11 +214,11 @@ muon_status muon__step_run(muon_opt *opt, const muon_step_args *args, muon_statu
     }
     if (!go) {
         opt->result.seconds = opt->result.phase[MUON_PHASE_CHECK].seconds;
-        muon__opt_log(opt, MUON_LOG_WARN,
-                      "step skipped: param '%s' has a NaN or infinity in its gradient",
-                      opt->result.skip_param);
+        opt->result.skipped_steps = ++opt->skipped_steps;
+        say_skipped(opt);
         return MUON_OK;
     }
+    opt->result.skipped_steps = opt->skipped_steps;
     status = apply(opt, &word, &clock);
     if (status != MUON_OK)
         muon__opt_break(opt, status, "an earlier step of this optimizer failed half-way");

@@ -4,13 +4,14 @@ $ tensors make adamw state.0.exp_avg:F32:6 state.0.exp_avg_sq:F32:6:1,2,3 state.
 $ printf 'h.0.w\nh.1.w\n' >muon.txt && printf '["norm", "unused"]' >adamw.txt
 $ muonctl ckpt import muon adamw torch --from torch --names muon.txt,adamw.txt
 step 12, parameters: 2 of Muon (ema), 1 of AdamW; settings of torch
-$ muonctl ckpt inspect torch 'h*' | head -8
+$ muonctl ckpt inspect torch 'h*' | head -9
 torch/step-00000012: step 12, libmuon 0.5.0, 7 tensors, 240 B
 muon.clip_norm: 0
 muon.format: 1
 muon.qk_log_only: 0
 muon.qk_threshold: 100
 muon.seed: 0
+muon.skip_norm: 0
 group 0 'muon': 2 parameters, rule muon, lr 0.001, weight_decay 0.1, clip 1, momentum 0.95, nesterov 1, momentum_form ema, momentum_dtype f32, lr_mode original, lr_scale 1, coefficients original, ns_steps 5, algorithm auto, ns_eps 1e-07, eps_mode clamp, normalization frobenius, norm_scale 0
 group 1 'adamw': 1 parameter, rule adamw, lr 0.001, weight_decay 0.01, clip 1, beta1 0.9, beta2 0.999, adam_eps 1e-08, adam_eps_mode corrected
 $ muonctl bench ns:1x1@nothing=1 2>&1 | sed -n 's/.*known: //p' | tr -d , | tr ' ' '\n' | sort >fields

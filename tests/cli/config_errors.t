@@ -190,6 +190,12 @@ $ try '{"groups": {"a": {"rule": "sgd"}}}'
 $ try '{"clip_norm": -1}'
 2> muonctl: step: clip_norm is -1, must be finite and at least 0 (0: off)
 ? 1
+$ try '{"skip_norm": -1}'
+2> muonctl: step: skip_norm is -1, must be finite and at least 0 (0: off)
+? 1
+$ try '{"grad_norm": -2}'
+2> muonctl: step: muon_step: grad_norm is -2, must be at least 0, or MUON_UNKNOWN (-1)
+? 1
 $ try '{"grad_scale": 0}'
 2> muonctl: step: muon_step: grad_scale is 0, must be in [1.17549e-38, 3.40282e+38]
 ? 1

@@ -22,6 +22,23 @@ $ muonctl step --config $CONFIGS/minimal.json --params a/params.safetensors --gr
 $ tensors values d/state/latest/optimizer.safetensors w.step
 0
 
+# The norm of the gradients is above skip_norm; a norm that is given is believed.
+$ echo '{"groups": {"muon": {}, "adamw": {}}, "skip_norm": 0.5}' >c.json
+$ muonctl step --config c.json --params a/params.safetensors --grads good --state a/state --out e
+skipped: the norm of the gradients is *, above 0.5; weights and state are unchanged (glob)
+
+wrote e/params.safetensors
+wrote e/state
+? 3
+$ cmp a/params.safetensors e/params.safetensors && tensors values e/state/latest/optimizer.safetensors w.step
+1
+$ muonctl step --config c.json --params a/params.safetensors --grads good --out e --json
+{"applied":false,"skip":"grad_norm","skip_param":null,"nonfinite_params":0,"missing_params":0,* (glob)
+? 3
+$ echo '{"groups": {"muon": {}, "adamw": {}}, "skip_norm": 0.5, "grad_norm": 0.25}' >c.json
+$ muonctl step --config c.json --params a/params.safetensors --grads good --out e --json
+{"applied":true,"skip":"none","skip_param":null,"nonfinite_params":0,"missing_params":0,"grad_norm":0.25,* (glob)
+
 # A result that nobody can read is a failure all the same.
 $ muonctl step --config $CONFIGS/minimal.json --params a/params.safetensors --grads inf --out d --json >/dev/full
 2> muonctl: step: writing to standard output failed

@@ -161,6 +161,7 @@ static void set_ranges(model *m, int param, const muon_range *ranges)
     X(m->config.qk_threshold = 50)                                                                 \
     X(m->config.qk_log_only = 1)                                                                   \
     X(m->config.clip_norm = 1)                                                                     \
+    X(m->config.skip_norm = 1)                                                                     \
     X(m->config.wire = MUON_BF16)                                                                  \
     X(m->config.seed = 1)                                                                          \
     X(m->config.missing_grad = MUON_MISSING_GRAD_SKIP)                                             \

@@ -27,7 +27,8 @@ TEST(a_fresh_config_has_the_documented_defaults)
     muon_config_init(&c, sizeof c);
     assert_int_equal(c.struct_size, sizeof c);
     assert_true(!c.groups && !c.ngroups && !c.attention && !c.nattention);
-    assert_true(c.qk_threshold == 100 && c.qk_log_only == 0 && c.clip_norm == 0);
+    assert_true(c.qk_threshold == 100 && c.qk_log_only == 0 && c.clip_norm == 0 &&
+                c.skip_norm == 0);
     assert_int_equal(c.wire, MUON_F32);
     assert_true(c.seed == 0);
     assert_int_equal(c.missing_grad, MUON_MISSING_GRAD_ERROR);
@@ -77,6 +78,8 @@ TEST(every_illegal_value_of_a_config_is_named)
     BAD(qk_threshold = HUGE_VAL, MUON_E_VALUE, "qk_threshold is inf");
     BAD(qk_log_only = 2, MUON_E_VALUE, "qk_log_only is 2");
     BAD(clip_norm = -1, MUON_E_VALUE, "clip_norm is -1");
+    BAD(skip_norm = -1, MUON_E_VALUE, "skip_norm is -1");
+    BAD(skip_norm = nan_value, MUON_E_VALUE, "skip_norm is nan");
     BAD(clip_norm = nan_value, MUON_E_VALUE, "clip_norm is nan");
     BAD(clip_norm = HUGE_VAL, MUON_E_VALUE, "clip_norm is inf");
     BAD(wire = MUON_NONE, MUON_E_DTYPE, "wire is 0");
@@ -96,7 +99,8 @@ TEST(step_args_and_results_start_neutral)
     muon_step_args args;
     memset(&args, 0x7f, sizeof args);
     muon_step_args_init(&args, sizeof args);
-    assert_true(args.struct_size == sizeof args && args.grad_scale == 1);
+    assert_true(args.struct_size == sizeof args && args.grad_scale == 1 &&
+                args.grad_norm == MUON_UNKNOWN && args.finite == MUON_UNKNOWN);
     assert_true(!args.buffers && !args.max_logits);
 
     muon_result result, zero = {.struct_size = sizeof result, .clip_coef = 1};

@@ -222,6 +222,7 @@ TEST(settings_are_in_the_metadata_to_the_bit)
     ship s;
     save_fleet(&f, 1);
     f.config.clip_norm = 1.0 / 3;
+    f.config.skip_norm = 1000.0 / 3;
     f.config.qk_threshold = 98.7;
     f.config.qk_log_only = 1;
     f.config.seed = 18446744073709551615u;
@@ -237,6 +238,7 @@ TEST(settings_are_in_the_metadata_to_the_bit)
     muon_st *file = NULL;
     assert_ok(muon_st_open(&file, file_of(&root, 1, "optimizer")));
     check_real(file, "muon.clip_norm", 1.0 / 3);
+    check_real(file, "muon.skip_norm", 1000.0 / 3);
     check_real(file, "muon.qk_threshold", 98.7);
     check_real(file, "muon.group.0.lr", 0.1 + 0.2);
     check_real(file, "muon.group.0.weight_decay", 4.9406564584124654e-324);

@@ -12,6 +12,7 @@ static void settings_fleet(fleet *f)
 {
     fleet_init(f);
     f->config.clip_norm = 0.7;
+    f->config.skip_norm = 4000;
     f->config.qk_threshold = 55.5;
     f->config.qk_log_only = 1;
     f->groups[MUONS].lr = 1.0 / 30;
@@ -361,6 +362,7 @@ TEST(differences_are_warned_of)
     assert_string_equal(said.text, "");
     assert_ok(muon_opt_set_lr(t.opt, MUONS, 0.5));
     assert_ok(muon_opt_set_clip_norm(t.opt, 3));
+    assert_ok(muon_opt_set_skip_norm(t.opt, 44));
     assert_ok(muon_opt_set_qk_clip(t.opt, 77, 0));
     muon_group group = group_of(&t, OTHERS);
     group.custom = other_custom;
@@ -373,6 +375,7 @@ TEST(differences_are_warned_of)
         "was "
         "saved\n",
         "clip_norm is 3, was 0.7 when the checkpoint was saved\n",
+        "skip_norm is 44, was 4000 when the checkpoint was saved\n",
         "qk_threshold is 77, was 55.5 when the checkpoint was saved\n",
         "qk_log_only is 0, was 1 when the checkpoint was saved\n",
     };
@@ -466,6 +469,7 @@ static const struct {
     {"muon.group.1.custom", EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT "1 2 3", MUON_E_FORMAT},
     {"muon.clip_norm", "-1", MUON_E_FORMAT},
     {"muon.clip_norm", "nan", MUON_E_FORMAT},
+    {"muon.skip_norm", "-1", MUON_E_FORMAT},
     {"muon.clip_norm", " 1", MUON_E_FORMAT},
     {"muon.qk_threshold", "-5", MUON_E_FORMAT},
     {"muon.qk_threshold", "", MUON_E_FORMAT},
@@ -476,6 +480,7 @@ static const struct {
     {"muon.group.0.lr", NULL, MUON_OK}, /* of a version without it */
     {"muon.format", "2", MUON_E_VERSION},
     {"muon.clip_norm", NULL, MUON_OK},
+    {"muon.skip_norm", NULL, MUON_OK},
 };
 
 TEST(strange_metadata_are_refused_before_anything_changes)

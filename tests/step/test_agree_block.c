@@ -125,15 +125,15 @@ TEST(a_description_may_be_too_long)
     b[599].value = 2;
     char texts[2][QUESTION_TEXT], got[256];
     text t = muon__text_in(texts[0], sizeof texts[0]);
-    muon__describe_settings(&t, a, COUNT(a));
+    muon__describe_settings(&t, "muon_step", a, COUNT(a));
     t = muon__text_in(texts[1], sizeof texts[1]);
-    muon__describe_settings(&t, b, COUNT(b));
+    muon__describe_settings(&t, "muon_step", b, COUNT(b));
     t = muon__text_in(got, sizeof got);
     muon__describe_difference(&t, texts[0], 0, texts[1], 1);
     assert_string_equal(got, "muon_step differs between ranks 0 and 1");
     b[3].value = 2;
     t = muon__text_in(texts[1], sizeof texts[1]);
-    muon__describe_settings(&t, b, COUNT(b));
+    muon__describe_settings(&t, "muon_step", b, COUNT(b));
     t = muon__text_in(got, sizeof got);
     muon__describe_difference(&t, texts[0], 0, texts[1], 1);
     assert_string_equal(got, "muon_step: something is 0.33333333333333331 on rank 0, 2 on rank 1");
