@@ -116,6 +116,7 @@ ckpt_text ckpt_pretty(const char *value)
 
 int ckpt_field_matters(const muon_field *field, const char *rule, const char *coefficients)
 {
+    if (strcmp(rule, "lion") == 0) rule = "adamw"; /* whose betas it has */
     return (!field->rule || strcmp(field->rule, rule) == 0) &&
            (!field->coefficients || strcmp(field->coefficients, coefficients) == 0);
 }

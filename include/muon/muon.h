@@ -261,7 +261,12 @@ MUON_API int muon_glob_match(const char *pattern, const char *name);
 
 /* ---- 3. Groups: the update rule ------------------------------------------------------------ */
 
-typedef enum muon_rule { MUON_RULE_MUON, MUON_RULE_ADAMW, MUON_RULE_FROZEN } muon_rule;
+typedef enum muon_rule {
+    MUON_RULE_MUON,
+    MUON_RULE_ADAMW,
+    MUON_RULE_FROZEN,
+    MUON_RULE_LION /* in the place of AdamW: half its state */
+} muon_rule;
 
 typedef enum muon_momentum_form {
     MUON_HEAVY_BALL, /* M = mu M + G;              Nesterov: U = G + mu M        */
@@ -325,10 +330,22 @@ typedef enum muon_adam_eps {
     MUON_ADAM_EPS_RAW        /* (sqrt(v) + eps) / sqrt(1 - beta2^t) */
 } muon_adam_eps;
 
+/* What weight_decay takes from W in a step. */
+typedef enum muon_decay_form {
+    MUON_DECAY_DECOUPLED,   /* lr weight_decay W, the default */
+    MUON_DECAY_INDEPENDENT, /* weight_decay W */
+    /* Nothing: weight_decay W is added to G. What is in no matrix does not decay. */
+    MUON_DECAY_L2,
+    MUON_DECAY_PALM /* lr^2 weight_decay W */
+} muon_decay_form;
+
 /* Parameters that share a rule and its settings. Muon, for each logical matrix:
  *     G = grad * clip / grad_scale;  M, U by momentum_form;  O = orthogonalize(U)
  *     W = W (1 - lr weight_decay) - lr * factor * lr_scale * O
- * AdamW is torch's AdamW in f32, with a step counter per parameter. */
+ * AdamW is torch's AdamW in f32, with a step counter per parameter. Lion, for each element:
+ *     D = sign(beta1 M + (1 - beta1) G);  M = beta2 M + (1 - beta2) G
+ *     W = W (1 - lr weight_decay) - lr D
+ * The variants at the end of the struct are off by default. */
 typedef struct muon_group {
     size_t struct_size;
     const char *name; /* for messages and reports; NULL: "group <index>" */
@@ -353,10 +370,20 @@ typedef struct muon_group {
     double polar_lower, polar_safety, polar_cushion; /* 1e-3, 1e-2, 0.02 */
     const double (*custom)[3];                       /* MUON_COEFFICIENTS_CUSTOM */
     int ncustom;
-    /* AdamW */
+    /* AdamW, and Lion */
     double beta1, beta2; /* 0.9, 0.95 */
-    double adam_eps;     /* 1e-8 */
+    /* AdamW */
+    double adam_eps; /* 1e-8 */
     muon_adam_eps adam_eps_mode;
+    /* Variants of all rules */
+    muon_decay_form decay_form;
+    /* 1: W decays only where the update does not grow it, W * O >= 0 (AdamW: W * exp_avg >= 0, Lion:
+     * W * D >= 0; what is in no matrix always decays). Not with MUON_DECAY_L2. */
+    int cautious_decay;
+    /* Variants of Muon */
+    /* 1: M and G are divided by the sums of their weights, for MUON_EMA in its step number t:
+     * U = mu M / (1 - mu^(t+1)) + (1 - mu) G / (1 - mu^t); without Nesterov U = M / (1 - mu^t). */
+    int bias_correction;
 } muon_group;
 
 MUON_API void muon_group_init(muon_group *group, size_t struct_size);
@@ -394,7 +421,7 @@ typedef struct muon_field {
     int is_fixed;              /* 1: it cannot be changed after muon_create */
     const char *help;          /* one line: "keeps the norm of a matrix from being 0" */
     const char *default_value; /* set by muon_group_init; text for muon_group_set: "1e-7" */
-    const char *rule;          /* the only rule that uses it, "muon" or "adamw"; NULL: both */
+    const char *rule;          /* the only one that uses it: "muon", "adamw" (or lion); NULL: all */
     const char *coefficients;  /* the only coefficient set that uses it; NULL: all */
     const char *const *words;  /* of an enum, terminated by NULL; otherwise NULL */
 } muon_field;
@@ -647,7 +674,7 @@ typedef enum muon_phase {
     MUON_PHASE_ORTHO,    /* orthogonalization */
     MUON_PHASE_SCATTER,  /* waiting for results from other ranks; 0 in one process */
     MUON_PHASE_UPDATE,   /* weights of Muon parameters */
-    MUON_PHASE_ADAMW,
+    MUON_PHASE_ADAMW,    /* and Lion */
     MUON_PHASE_QK_CLIP,
     MUON_PHASE_OFFLOAD, /* waiting for the file of offloaded state; 0 if it is in memory */
     MUON_PHASE_TEAM,    /* waiting for the ranks that share a matrix with this one */
@@ -729,9 +756,9 @@ MUON_API muon_status muon_opt_set_qk_clip(muon_opt *opt, double threshold, int l
 
 /* A tensor of the optimizer's state, in the optimizer's own memory or in yours (muon_state_bind);
  * you may read and write it between steps. muon/checkpoint.h saves and loads it. The names are
- * <param>.momentum_buffer for Muon, and <param>.exp_avg and <param>.exp_avg_sq for AdamW, with the
- * shape of the parameter; and <param>.step, a MUON_I64 scalar: the number of steps applied to that
- * parameter. */
+ * <param>.momentum_buffer for Muon, <param>.exp_avg and <param>.exp_avg_sq for AdamW, and
+ * <param>.exp_avg for Lion, with the shape of the parameter; and <param>.step, a MUON_I64 scalar:
+ * the number of steps applied to that parameter. */
 typedef struct muon_tensor {
     const char *name; /* borrowed */
     muon_dtype dtype;

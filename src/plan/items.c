@@ -184,6 +184,7 @@ static void count_elements(muon_plan *plan)
                 param->numel;
             break;
         case MUON_RULE_ADAMW:
+        case MUON_RULE_LION:
             plan->cost.adamw_elements += param->numel;
             break;
         case MUON_RULE_FROZEN:

@@ -148,6 +148,8 @@ static inline int64_t muon__plan_state_bytes(const muon_plan *plan, const plan_p
         return plan->groups[param->group].momentum_dtype == MUON_BF16 ? 2 : 4;
     case MUON_RULE_ADAMW:
         return 8;
+    case MUON_RULE_LION:
+        return 4;
     case MUON_RULE_FROZEN:
         break;
     }

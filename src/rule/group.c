@@ -136,12 +136,24 @@ static muon_status check_cubics(const muon_group *group)
 /* Elements are multiplied by these in f32: an infinite one makes NaN of a weight. */
 static muon_status check_products(const muon_group *group)
 {
-    REQUIRE(isfinite((float)(group->lr * group->weight_decay)), E_VALUE,
-            "lr %g times weight_decay %g is infinite in f32", group->lr, group->weight_decay);
+    REQUIRE(isfinite((float)muon__group_decay(group)), E_VALUE,
+            "lr %g with weight_decay %g, %s, is infinite in f32", group->lr, group->weight_decay,
+            muon__decay_form_name(group->decay_form));
     REQUIRE(isfinite((float)(group->lr * group->lr_scale)), E_VALUE,
             "lr %g times lr_scale %g is infinite in f32", group->lr, group->lr_scale);
     REQUIRE(group->adam_eps == 0 || (float)group->adam_eps > 0, E_VALUE,
             "adam_eps is %g, which is 0 in f32", group->adam_eps);
+    return MUON_OK;
+}
+
+/* Switches that have no meaning together. */
+static muon_status check_variants(const muon_group *group)
+{
+    REQUIRE(!group->cautious_decay || group->decay_form != MUON_DECAY_L2, E_VALUE,
+            "cautious_decay is 1, but decay_form is l2, whose decay is part of the gradient");
+    if (group->rule != MUON_RULE_MUON) return MUON_OK;
+    REQUIRE(!group->bias_correction || group->momentum_form == MUON_EMA, E_VALUE,
+            "bias_correction is 1, but momentum_form is heavy_ball: it needs ema");
     return MUON_OK;
 }
 
@@ -152,6 +164,7 @@ static muon_status check(const muon_group *group)
         TRY(muon__group_field_check(field, group));
     TRY(check_products(group));
     TRY(check_cubics(group));
+    TRY(check_variants(group));
     return check_custom(group);
 }
 

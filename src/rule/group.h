@@ -19,8 +19,14 @@ muon_status muon__group_check_change(const muon_group *from, const muon_group *t
 /* The factor on lr for a logical matrix of rows x cols: lr_mode times lr_scale. */
 double muon__lr_factor(const muon_group *group, int64_t rows, int64_t cols);
 
+/* The fraction of a weight that decays in a step; 0 for MUON_DECAY_L2. */
+double muon__group_decay(const muon_group *group);
+/* The fraction of a weight that is added to its gradient; 0 for all other forms. */
+double muon__group_l2(const muon_group *group);
+
 /* The names that muon_group_set takes. */
 const char *muon__rule_name(muon_rule rule);
 const char *muon__algorithm_name(muon_algorithm algorithm);
+const char *muon__decay_form_name(muon_decay_form form);
 
 #endif

@@ -16,11 +16,12 @@ _Static_assert(sizeof(muon_rule) == sizeof(int) && sizeof(muon_dtype) == sizeof(
                    sizeof(muon_coefficients) == sizeof(int) &&
                    sizeof(muon_algorithm) == sizeof(int) && sizeof(muon_eps_mode) == sizeof(int) &&
                    sizeof(muon_normalization) == sizeof(int) &&
-                   sizeof(muon_lr_mode) == sizeof(int) && sizeof(muon_adam_eps) == sizeof(int),
+                   sizeof(muon_lr_mode) == sizeof(int) && sizeof(muon_adam_eps) == sizeof(int) &&
+                   sizeof(muon_decay_form) == sizeof(int),
                "an enum of muon_group is not an int");
 
 /* Their values count from 0, or from `first`. */
-static const char *const rules[] = {"muon", "adamw", "frozen", NULL};
+static const char *const rules[] = {"muon", "adamw", "frozen", "lion", NULL};
 static const char *const momentum_forms[] = {"heavy_ball", "ema", NULL};
 static const char *const dtypes[] = {"f32", "bf16", NULL};
 static const char *const lr_modes[] = {"rms_norm", "spectral_norm", "original",
@@ -32,6 +33,7 @@ static const char *const algorithms[] = {"auto", "standard", "symmetric", "gram"
 static const char *const eps_modes[] = {"relative", "add", "clamp", NULL};
 static const char *const normalizations[] = {"frobenius", "schatten4", "aol", NULL};
 static const char *const adam_eps_modes[] = {"corrected", "raw", NULL};
+static const char *const decay_forms[] = {"decoupled", "independent", "l2", "palm", NULL};
 
 #define AT(field)         .public.name = #field, .offset = offsetof(muon_group, field)
 #define REAL              .public.type = MUON_FIELD_DOUBLE, .low = 0
@@ -48,9 +50,9 @@ static const char *const adam_eps_modes[] = {"corrected", "raw", NULL};
 
 /* In the order of the struct. */
 static const group_field fields[] = {
-    {AT(rule), CHOICE(rules), FIXED, SAYS("muon, adamw or frozen", "muon")},
+    {AT(rule), CHOICE(rules), FIXED, SAYS("muon, adamw, frozen or lion", "muon")},
     {AT(lr), NOT_NEGATIVE, SAYS("learning rate", "0.001")},
-    {AT(weight_decay), NOT_NEGATIVE, SAYS("decoupled weight decay, times lr", "0.1")},
+    {AT(weight_decay), NOT_NEGATIVE, SAYS("weight decay, by decay_form", "0.1")},
     {AT(clip), FLAG, SAYS("gradients are clipped; false: they only count in the norm", "true")},
     {AT(momentum), BELOW_ONE, OF_MUON, SAYS("momentum", "0.95")},
     {AT(nesterov), FLAG, OF_MUON, SAYS("Nesterov's momentum", "true")},
@@ -84,11 +86,20 @@ static const group_field fields[] = {
     {AT(polar_safety), BELOW_ONE, OF_POLAR, SAYS("room for rounding errors", "0.01")},
     {AT(polar_cushion), BELOW_ONE, OF_POLAR,
      SAYS("the lower bound is at least this fraction of the upper one", "0.02")},
-    {AT(beta1), BELOW_ONE, OF_ADAMW, SAYS("decay of the mean of gradients", "0.9")},
-    {AT(beta2), BELOW_ONE, OF_ADAMW, SAYS("decay of the mean of their squares", "0.95")},
+    {AT(beta1), BELOW_ONE, OF_ADAMW, SAYS("decay of the mean of gradients; also of lion", "0.9")},
+    {AT(beta2), BELOW_ONE, OF_ADAMW,
+     SAYS("decay of the mean of their squares; of lion: of its state", "0.95")},
     {AT(adam_eps), NOT_NEGATIVE, OF_ADAMW, SAYS("keeps the denominator from being 0", "1e-8")},
     {AT(adam_eps_mode), CHOICE(adam_eps_modes), OF_ADAMW,
      SAYS("adam_eps is added to the corrected or the raw root of the mean", "corrected")},
+    {AT(decay_form), CHOICE(decay_forms),
+     SAYS("a step takes from W: decoupled lr weight_decay W, independent weight_decay W, palm lr^2 "
+          "weight_decay W; l2: weight_decay W is added to the gradient",
+          "decoupled")},
+    {AT(cautious_decay), FLAG,
+     SAYS("W decays only where the update does not grow it; not with l2", "false")},
+    {AT(bias_correction), FLAG, OF_MUON,
+     SAYS("with ema: momentum and gradient are divided by the sums of their weights", "false")},
 };
 
 const group_field *muon__group_field_at(size_t i)
@@ -277,4 +288,9 @@ const char *muon__rule_name(muon_rule rule)
 const char *muon__algorithm_name(muon_algorithm algorithm)
 {
     return WORD(algorithms, algorithm);
+}
+
+const char *muon__decay_form_name(muon_decay_form form)
+{
+    return WORD(decay_forms, form);
 }

@@ -1,11 +1,16 @@
-/* AdamW, by the formula of torch's AdamW in f32. */
+/* Rules that look at one element at a time: AdamW, by the formula of torch's AdamW in f32, and Lion. */
 #include "base/simd.h"
+#include "rule/group.h"
 #include "step/elements.h"
 #include "step/state.h"
 
 #include <math.h>
 
-typedef struct adamw {
+typedef struct adamw adamw;
+typedef void (*adamw_fn)(float *restrict w, const float *restrict g, float *restrict m,
+                         float *restrict v, int64_t n, adamw c);
+struct adamw {
+    adamw_fn kernel;
     float scale; /* of the gradient */
     float decay; /* of the weight */
     float rest1, beta2, rest2;
@@ -13,28 +18,10 @@ typedef struct adamw {
     float correction; /* 1 / sqrt(1 - beta2^t), raw eps: 1; a factor, because a second division per
                          element would keep the loop from the speed of memory */
     float eps;
-} adamw;
+};
 
-static adamw constants(const muon_opt *opt, const muon_group *group, int64_t step)
-{
-    double t = (double)step;
-    double correction1 = 1 - pow(group->beta1, t);
-    double correction2 = sqrt(1 - pow(group->beta2, t));
-    int raw = group->adam_eps_mode == MUON_ADAM_EPS_RAW;
-    return (adamw){
-        .scale = muon__grad_multiplier(opt, group),
-        .decay = (float)(1 - group->lr * group->weight_decay),
-        .rest1 = (float)(1 - group->beta1),
-        .beta2 = (float)group->beta2,
-        .rest2 = (float)(1 - group->beta2),
-        .rate = (float)(group->lr / correction1 * (raw ? correction2 : 1)),
-        .correction = (float)(raw ? 1 : 1 / correction2),
-        .eps = (float)group->adam_eps,
-    };
-}
-
-MUON__SIMD static void update(float *restrict w, const float *restrict g, float *restrict m,
-                              float *restrict v, int64_t n, adamw c)
+MUON__SIMD static void move(float *restrict w, const float *restrict g, float *restrict m,
+                            float *restrict v, int64_t n, adamw c)
 {
     for (int64_t i = 0; i < n; i++) {
         float gi = g[i] * c.scale;
@@ -44,6 +31,81 @@ MUON__SIMD static void update(float *restrict w, const float *restrict g, float 
         v[i] = vi;
         w[i] = w[i] * c.decay - c.rate * mi / (sqrtf(vi) * c.correction + c.eps);
     }
+}
+
+MUON__SIMD static void move_cautiously(float *restrict w, const float *restrict g,
+                                       float *restrict m, float *restrict v, int64_t n, adamw c)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * c.scale;
+        float mi = m[i] + c.rest1 * (gi - m[i]);
+        float vi = v[i] * c.beta2 + c.rest2 * gi * gi;
+        m[i] = mi;
+        v[i] = vi;
+        w[i] = w[i] * cautious_decay(w[i], mi, c.decay) -
+               c.rate * mi / (sqrtf(vi) * c.correction + c.eps);
+    }
+}
+
+/* Lion has no v, and no bias correction. */
+
+static inline float sign_of(float x)
+{
+    return (float)((x > 0) - (x < 0));
+}
+
+MUON__SIMD static void lion(float *restrict w, const float *restrict g, float *restrict m,
+                            float *restrict v, int64_t n, adamw c)
+{
+    (void)v;
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * c.scale, mi = m[i];
+        float d = sign_of(mi + c.rest1 * (gi - mi));
+        m[i] = mi + c.rest2 * (gi - mi);
+        w[i] = w[i] * c.decay - c.rate * d;
+    }
+}
+
+MUON__SIMD static void lion_cautiously(float *restrict w, const float *restrict g,
+                                       float *restrict m, float *restrict v, int64_t n, adamw c)
+{
+    (void)v;
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * c.scale, mi = m[i];
+        float d = sign_of(mi + c.rest1 * (gi - mi));
+        m[i] = mi + c.rest2 * (gi - mi);
+        w[i] = w[i] * cautious_decay(w[i], d, c.decay) - c.rate * d;
+    }
+}
+
+static adamw constants_of_lion(const muon_opt *opt, const muon_group *group)
+{
+    return (adamw){.kernel = group->cautious_decay ? lion_cautiously : lion,
+                   .scale = muon__grad_multiplier(opt, group),
+                   .decay = (float)(1 - muon__group_decay(group)),
+                   .rest1 = (float)(1 - group->beta1),
+                   .rest2 = (float)(1 - group->beta2),
+                   .rate = (float)group->lr};
+}
+
+static adamw constants(const muon_opt *opt, const muon_group *group, int64_t step)
+{
+    if (group->rule == MUON_RULE_LION) return constants_of_lion(opt, group);
+    double t = (double)step;
+    double correction1 = 1 - pow(group->beta1, t);
+    double correction2 = sqrt(1 - pow(group->beta2, t));
+    int raw = group->adam_eps_mode == MUON_ADAM_EPS_RAW;
+    return (adamw){
+        .kernel = group->cautious_decay ? move_cautiously : move,
+        .scale = muon__grad_multiplier(opt, group),
+        .decay = (float)(1 - muon__group_decay(group)),
+        .rest1 = (float)(1 - group->beta1),
+        .beta2 = (float)group->beta2,
+        .rest2 = (float)(1 - group->beta2),
+        .rate = (float)(group->lr / correction1 * (raw ? correction2 : 1)),
+        .correction = (float)(raw ? 1 : 1 / correction2),
+        .eps = (float)group->adam_eps,
+    };
 }
 
 typedef struct adamw_pass {
@@ -60,7 +122,8 @@ static void adamw_unit(void *arg, int64_t index, int worker)
     if (!opt->active[unit->param]) return;
     const plan_param *param = &opt->plan->params[unit->param];
     const muon_state_buffers *state = &opt->state[unit->param];
-    adamw c = constants(opt, &opt->groups[param->group], *state->step + 1);
+    const muon_group *group = &opt->groups[param->group];
+    adamw c = constants(opt, group, *state->step + 1);
     weight target = weight_of(opt, unit->param, STREAM_UPDATE);
     float room[CHUNK], grad_room[CHUNK];
     band bands[2];
@@ -68,8 +131,10 @@ static void adamw_unit(void *arg, int64_t index, int worker)
                                unit->begin, unit->end, bands);
     while (chunks_next(&p)) {
         float *w = weight_edit(&target, p.at, p.n, room);
-        const float *g = grad_read(opt, unit->param, p.at, p.n, grad_room);
-        update(w, g, state->exp_avg + p.at, state->exp_avg_sq + p.at, p.n, c);
+        adamw own = c;
+        const float *g = muon__grad_regular(opt, unit->param, p.at, p.n, grad_room, &own.scale);
+        float *squares = state->exp_avg_sq ? state->exp_avg_sq + p.at : NULL;
+        own.kernel(w, g, state->exp_avg + p.at, squares, p.n, own);
         weight_commit(&target, w, p.at, p.n, p.index);
     }
 }
@@ -103,10 +168,11 @@ static void count_bytes(muon_opt *opt)
 {
     for (size_t i = 0; i < opt->plan->nparams; i++) {
         const plan_param *param = &opt->plan->params[i];
-        if (param->rule != MUON_RULE_ADAMW || !opt->active[i]) continue;
+        if (param->rule == MUON_RULE_MUON || !opt->active[i]) continue;
         double grad = (double)muon__dtype_bytes(param->grad_dtype);
+        double state = 2 * (double)muon__plan_state_bytes(opt->plan, param);
         opt->result.phase[MUON_PHASE_ADAMW].bytes +=
-            (double)opt->route->numel[i] * (grad + 16 + weight_bytes(param));
+            (double)opt->route->numel[i] * (grad + state + weight_bytes(param));
     }
 }
 

@@ -9,7 +9,8 @@ static const char *kind_of(muon_rule rule)
 {
     static const char *const kinds[] = {[MUON_RULE_MUON] = "a Muon",
                                         [MUON_RULE_ADAMW] = "an AdamW",
-                                        [MUON_RULE_FROZEN] = "a frozen"};
+                                        [MUON_RULE_FROZEN] = "a frozen",
+                                        [MUON_RULE_LION] = "a Lion"};
     return kinds[rule];
 }
 

@@ -9,6 +9,8 @@
 #include "base/f16.h"
 #include "step/opt.h"
 
+#include <string.h>
+
 enum { CHUNK = 1024 };
 
 /* Elements at .. at + n of data as floats, in place or in `room`. */
@@ -32,6 +34,10 @@ static inline const float *grad_read(const muon_opt *opt, size_t param, int64_t 
     return elements_read(view->data, opt->plan->params[param].grad_dtype, at - view->begin, n,
                          room);
 }
+
+/* The same with what MUON_DECAY_L2 adds to it; then *scale, of a gradient in this step, becomes 1. */
+const float *muon__grad_regular(const muon_opt *opt, size_t param, int64_t at, int64_t n,
+                                float *room, float *scale);
 
 /* A weight that a stage changes: edit gives floats, commit puts them back. */
 typedef struct weight {
@@ -68,6 +74,22 @@ static inline void weight_commit(const weight *w, const float *values, int64_t a
     if (w->dtype == MUON_BF16)
         muon__bf16_store_stochastic((uint16_t *)w->data + at, values, n, w->key, index);
     if (w->copy) muon__bf16_store(w->copy + at, values, n);
+}
+
+/* 1 where `update` would grow w, that is, where W - update is further from 0; else `decay`. A zero
+ * grows nothing. By bits: the product of two floats may be 0, and compilers do not vectorize a choice
+ * between floats. */
+static inline float cautious_decay(float w, float update, float decay)
+{
+    uint32_t a, b, factor, one = 0x3f800000;
+    memcpy(&a, &w, sizeof a);
+    memcpy(&b, &update, sizeof b);
+    memcpy(&factor, &decay, sizeof factor);
+    uint32_t zero = ((b & 0x7fffffff) - 1) >> 31;
+    uint32_t grows = 0 - (((a ^ b) >> 31) & (zero ^ 1)); /* all bits or none */
+    factor = (grows & one) | (~grows & factor);
+    memcpy(&decay, &factor, sizeof decay);
+    return decay;
 }
 
 static inline double weight_bytes(const plan_param *p) /* read and written, per element */
@@ -177,11 +199,28 @@ static inline chunks chunks_of_unit(const muon_opt *opt, const part_unit *unit, 
                      item->batch, &item->rows, &item->cols, part, ld);
 }
 
-/* At most CHUNK elements of a parameter's shard: M from G, and U. */
-void muon__momentum_stretch(const muon_opt *opt, size_t index, int64_t at, int64_t n, float *u);
-/* A chunk of an item's weights: decay, and the update by o, if there is one. */
-void muon__update_stretch(const muon_opt *opt, const plan_item *item, const weight *target,
-                          const chunks *p, const float *o);
+/* The momentum of a parameter in this step: what is the same for all its elements. */
+typedef struct momentum momentum;
+typedef void (*momentum_fn)(const float *restrict g, float *restrict m, float *restrict u,
+                            int64_t n, momentum c);
+struct momentum {
+    momentum_fn kernel;
+    float scale, mu, rest; /* of G, of M, and 1 - mu */
+    float of_m, of_g;      /* with bias_correction, U = of_m M + of_g G */
+};
+momentum muon__momentum_of(const muon_opt *opt, size_t param);
+/* At most CHUNK elements of the parameter's shard: M from G, and U. */
+void muon__momentum_stretch(const muon_opt *opt, const momentum *c, size_t param, int64_t at,
+                            int64_t n, float *u);
+
+/* The same for the update of an item. */
+typedef struct update {
+    void (*kernel)(float *restrict w, const float *restrict o, int64_t n, float decay, float rate);
+    float decay, rate; /* W (decay) - rate O */
+} update;
+update muon__update_of(const muon_opt *opt, const plan_item *item);
+/* A chunk of the item's weights: decay, and the update by o, if there is one. */
+void muon__update_stretch(const update *c, const weight *target, const chunks *p, const float *o);
 
 /* Where a piece's U or O is: the matrix's slot here, or a packed part in transit. */
 static inline int64_t place_of(const plan_item *item, const route_piece *piece, int64_t offset,

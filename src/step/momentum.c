@@ -1,56 +1,96 @@
 /* Momentum: M from G, and U, the matrix to orthogonalize, into its slot or on its way to the owner. */
 #include "base/simd.h"
+#include "rule/group.h"
 #include "step/elements.h"
 #include "step/state.h"
 
+#include <math.h>
+
+/* g is scaled on the way; c is a copy, so that no store can change it. */
+
 MUON__SIMD static void heavy_ball(const float *restrict g, float *restrict m, float *restrict u,
-                                  int64_t n, float scale, float mu, int nesterov)
+                                  int64_t n, momentum c)
 {
-    if (nesterov) {
-        for (int64_t i = 0; i < n; i++) {
-            float gi = g[i] * scale;
-            float mi = mu * m[i] + gi;
-            m[i] = mi;
-            u[i] = gi + mu * mi;
-        }
-    } else {
-        for (int64_t i = 0; i < n; i++)
-            u[i] = m[i] = mu * m[i] + g[i] * scale;
+    for (int64_t i = 0; i < n; i++)
+        u[i] = m[i] = c.mu * m[i] + g[i] * c.scale;
+}
+
+MUON__SIMD static void heavy_ball_nesterov(const float *restrict g, float *restrict m,
+                                           float *restrict u, int64_t n, momentum c)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * c.scale;
+        float mi = c.mu * m[i] + gi;
+        m[i] = mi;
+        u[i] = gi + c.mu * mi;
     }
 }
 
 MUON__SIMD static void ema(const float *restrict g, float *restrict m, float *restrict u, int64_t n,
-                           float scale, float mu, float rest, int nesterov)
+                           momentum c)
 {
-    if (nesterov) {
-        for (int64_t i = 0; i < n; i++) {
-            float gi = g[i] * scale;
-            float mi = m[i] + rest * (gi - m[i]);
-            m[i] = mi;
-            u[i] = gi + mu * (mi - gi);
-        }
-    } else {
-        for (int64_t i = 0; i < n; i++)
-            u[i] = m[i] = m[i] + rest * (g[i] * scale - m[i]);
+    for (int64_t i = 0; i < n; i++)
+        u[i] = m[i] = m[i] + c.rest * (g[i] * c.scale - m[i]);
+}
+
+MUON__SIMD static void ema_nesterov(const float *restrict g, float *restrict m, float *restrict u,
+                                    int64_t n, momentum c)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * c.scale;
+        float mi = m[i] + c.rest * (gi - m[i]);
+        m[i] = mi;
+        u[i] = gi + c.mu * (mi - gi);
     }
 }
 
-void muon__momentum_stretch(const muon_opt *opt, size_t index, int64_t at, int64_t n, float *u)
+MUON__SIMD static void ema_corrected(const float *restrict g, float *restrict m, float *restrict u,
+                                     int64_t n, momentum c)
 {
-    const plan_param *param = &opt->plan->params[index];
-    const muon_group *group = &opt->groups[param->group];
-    float scale = muon__grad_multiplier(opt, group);
-    float mu = (float)group->momentum, rest = (float)(1 - group->momentum);
-    void *state = opt->state[index].momentum;
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * c.scale;
+        float mi = m[i] + c.rest * (gi - m[i]);
+        m[i] = mi;
+        u[i] = c.of_m * mi + c.of_g * gi;
+    }
+}
+
+static momentum_fn kernel_of(const muon_group *group)
+{
+    static const momentum_fn kernels[][2] = {
+        [MUON_HEAVY_BALL] = {heavy_ball, heavy_ball_nesterov},
+        [MUON_EMA] = {ema, ema_nesterov},
+    };
+    return group->bias_correction ? ema_corrected : kernels[group->momentum_form][group->nesterov];
+}
+
+momentum muon__momentum_of(const muon_opt *opt, size_t param)
+{
+    const muon_group *group = &opt->groups[opt->plan->params[param].group];
+    double mu = group->momentum, t = (double)*opt->state[param].step + 1;
+    momentum c = {.kernel = kernel_of(group),
+                  .scale = muon__grad_multiplier(opt, group),
+                  .mu = (float)mu,
+                  .rest = (float)(1 - mu)};
+    if (group->bias_correction) {
+        c.of_m = (float)(group->nesterov ? mu / (1 - pow(mu, t + 1)) : 1 / (1 - pow(mu, t)));
+        c.of_g = (float)(group->nesterov ? (1 - mu) / (1 - pow(mu, t)) : 0);
+    }
+    return c;
+}
+
+void muon__momentum_stretch(const muon_opt *opt, const momentum *c, size_t param, int64_t at,
+                            int64_t n, float *u)
+{
+    const muon_group *group = &opt->groups[opt->plan->params[param].group];
+    void *state = opt->state[param].momentum;
     int bf16 = group->momentum_dtype == MUON_BF16;
     float grad_room[CHUNK], state_room[CHUNK];
-    const float *g = grad_read(opt, index, at, n, grad_room);
+    momentum own = *c;
+    const float *g = muon__grad_regular(opt, param, at, n, grad_room, &own.scale);
     float *m = bf16 ? state_room : (float *)state + at;
     if (bf16) muon__bf16_load(m, (const uint16_t *)state + at, n);
-    if (group->momentum_form == MUON_HEAVY_BALL)
-        heavy_ball(g, m, u, n, scale, mu, group->nesterov);
-    else
-        ema(g, m, u, n, scale, mu, rest, group->nesterov);
+    own.kernel(g, m, u, n, own);
     if (bf16) muon__bf16_store((uint16_t *)state + at, m, n);
     if (opt->plan->config.wire == MUON_BF16) muon__bf16_round(u, u, n);
 }
@@ -88,9 +128,10 @@ static void momentum_unit(void *arg, int64_t index, int worker)
     float u_room[CHUNK];
     int64_t ld;
     target to = target_of(pass, piece, unit->begin, &ld);
+    momentum c = muon__momentum_of(opt, item->param);
     for (chunks p = chunks_of_unit(opt, unit, ld); chunks_next(&p);) {
         float *u = to.wide ? to.wide + p.place : u_room;
-        muon__momentum_stretch(opt, item->param, p.at, p.n, u);
+        muon__momentum_stretch(opt, &c, item->param, p.at, p.n, u);
         if (to.narrow) muon__bf16_store(to.narrow + p.place, u, p.n);
     }
 }
@@ -105,9 +146,11 @@ static void count_bytes(muon_opt *opt, size_t wave)
         if (!opt->active[index]) continue;
         const plan_param *param = &opt->plan->params[index];
         double state = opt->groups[param->group].momentum_dtype == MUON_BF16 ? 2 : 4;
+        int l2 = muon__group_l2(&opt->groups[param->group]) > 0;
+        double w = !l2 ? 0 : param->dtype == MUON_BF16 ? 2 : 4;
         double u = piece->send == ROUTE_NOWHERE ? 0 : piece->send == ROUTE_SLOT ? 4 : wire;
         bytes += (double)(piece->part.nrows * piece->part.ncols) *
-                 ((double)muon__dtype_bytes(param->grad_dtype) + 2 * state + u);
+                 ((double)muon__dtype_bytes(param->grad_dtype) + 2 * state + u + w);
     }
     opt->result.phase[MUON_PHASE_MOMENTUM].bytes += bytes;
 }

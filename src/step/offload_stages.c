@@ -117,7 +117,7 @@ static void mark_adamw(marks *m)
                                        unit->end, bands);
             while (chunks_next(&p)) {
                 mark(m, state->exp_avg, p.at, p.n, sizeof(float));
-                mark(m, state->exp_avg_sq, p.at, p.n, sizeof(float));
+                if (state->exp_avg_sq) mark(m, state->exp_avg_sq, p.at, p.n, sizeof(float));
             }
         }
         finish_stage(m);

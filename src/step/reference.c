@@ -108,9 +108,10 @@ size_t muon__reference_destroy(muon_opt *opt)
 static muon_status run_momentum(muon_opt *opt, reference *ref, size_t index)
 {
     TRY(muon__fetch_shard(opt, index));
+    momentum c = muon__momentum_of(opt, index);
     for (int64_t at = 0; at < opt->route->numel[index]; at += CHUNK) {
         int64_t left = opt->route->numel[index] - at;
-        muon__momentum_stretch(opt, index, at, left < CHUNK ? left : CHUNK, ref->mine + at);
+        muon__momentum_stretch(opt, &c, index, at, left < CHUNK ? left : CHUNK, ref->mine + at);
     }
     return MUON_OK;
 }
@@ -182,6 +183,7 @@ static void update_item(const muon_opt *opt, const reference *ref, const plan_it
 {
     const plan_param *param = &opt->plan->params[item->param];
     weight target = weight_of(opt, item->param, STREAM_UPDATE);
+    update c = muon__update_of(opt, item);
     const route *r = opt->route;
     for (size_t i = r->patch_first[item->param]; i < r->patch_first[item->param + 1]; i++) {
         rectangle part;
@@ -190,7 +192,7 @@ static void update_item(const muon_opt *opt, const reference *ref, const plan_it
         chunks p =
             chunks_of(&param->fold, in, item->batch, &item->rows, &item->cols, part, part.ncols);
         while (chunks_next(&p))
-            muon__update_stretch(opt, item, &target, &p,
+            muon__update_stretch(&c, &target, &p,
                                  item->class == PLAN_IDLE ? NULL : ref->whole + p.index);
     }
 }

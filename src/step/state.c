@@ -24,7 +24,10 @@ muon_dtype muon__state_dtype(const muon_opt *opt, size_t param, state_part part)
     const plan_param *p = &opt->plan->params[param];
     if (p->rule == MUON_RULE_MUON && part == STATE_MOMENTUM)
         return opt->plan->groups[p->group].momentum_dtype;
-    return p->rule == MUON_RULE_ADAMW && part != STATE_MOMENTUM ? MUON_F32 : MUON_NONE;
+    int has = part == STATE_EXP_AVG      ? p->rule == MUON_RULE_ADAMW || p->rule == MUON_RULE_LION
+              : part == STATE_EXP_AVG_SQ ? p->rule == MUON_RULE_ADAMW
+                                         : 0;
+    return has ? MUON_F32 : MUON_NONE;
 }
 
 static char *address_of(const muon_opt *opt, size_t param, state_part part)
@@ -62,6 +65,9 @@ static void lay_out(muon_opt *opt, arena *memory, const uint32_t *order)
         case MUON_RULE_ADAMW:
             state->exp_avg = ARENA_ARRAY(memory, float, numel);
             state->exp_avg_sq = ARENA_ARRAY(memory, float, numel);
+            break;
+        case MUON_RULE_LION:
+            state->exp_avg = ARENA_ARRAY(memory, float, numel);
             break;
         case MUON_RULE_FROZEN:
             break;

@@ -24,20 +24,22 @@ muon_status muon__step_keep(muon_opt *opt, muon_status status)
     return MUON_OK;
 }
 
-static void tell_consumed(const muon_opt *opt, muon_rule rule, size_t wave)
+/* Of what Muon has read by a wave, or of everything else. */
+static void tell_consumed(const muon_opt *opt, int muon, size_t wave)
 {
     const muon_config *config = &opt->plan->config;
     if (!config->grad_consumed) return;
     for (size_t i = 0; i < opt->plan->nparams; i++) {
-        if (opt->plan->params[i].rule != rule || !opt->active[i] || !opt->route->numel[i]) continue;
-        if (rule == MUON_RULE_ADAMW || opt->route->last_wave[i] == wave)
+        int is_muon = opt->plan->params[i].rule == MUON_RULE_MUON;
+        if (is_muon != muon || !opt->active[i] || !opt->route->numel[i]) continue;
+        if (!muon || opt->route->last_wave[i] == wave)
             IN_HOST_MODE(config->grad_consumed(config->user, i));
     }
 }
 
 void muon__step_consumed(const muon_opt *opt, size_t wave)
 {
-    tell_consumed(opt, MUON_RULE_MUON, wave);
+    tell_consumed(opt, 1, wave);
 }
 
 /* ---- Before anything changes */
@@ -168,7 +170,7 @@ static muon_status apply(muon_opt *opt, const step_word *word, double *clock)
     opt->kept = MUON_OK;
     TRY(opt->plain ? muon__step_reference(opt, clock) : muon__step_pipeline(opt, clock));
     TRY(muon__step_keep(opt, muon__step_adamw(opt, clock)));
-    tell_consumed(opt, MUON_RULE_ADAMW, 0);
+    tell_consumed(opt, 0, 0);
     muon__step_clock(opt, MUON_PHASE_ADAMW, clock);
     muon__step_qk_clip(opt, word->agreed_logits);
     muon__step_clock(opt, MUON_PHASE_QK_CLIP, clock);

@@ -67,7 +67,7 @@ static void cut_params(muon_opt *opt, int fill)
         const plan_param *param = &opt->plan->params[i];
         if (param->rule == MUON_RULE_FROZEN) continue;
         check += cut_cells(opt, i, fill ? opt->check_units + check : NULL);
-        if (param->rule == MUON_RULE_ADAMW)
+        if (param->rule != MUON_RULE_MUON)
             adamw += cut_patches(opt, i, fill ? opt->adamw_units + adamw : NULL);
     }
     opt->ncheck_units = check;

@@ -1,13 +1,20 @@
-/* Weights of Muon parameters: W = W (1 - lr weight_decay) - lr factor O. What is in no matrix only
- * decays. */
+/* Weights of Muon parameters: W = W (1 - decay) - lr factor O. What is in no matrix only decays. */
 #include "base/simd.h"
+#include "rule/group.h"
 #include "step/elements.h"
 
-MUON__SIMD static void update(float *restrict w, const float *restrict o, int64_t n, float decay,
-                              float rate)
+MUON__SIMD static void move(float *restrict w, const float *restrict o, int64_t n, float decay,
+                            float rate)
 {
     for (int64_t i = 0; i < n; i++)
         w[i] = w[i] * decay - rate * o[i];
+}
+
+MUON__SIMD static void move_cautiously(float *restrict w, const float *restrict o, int64_t n,
+                                       float decay, float rate)
+{
+    for (int64_t i = 0; i < n; i++)
+        w[i] = w[i] * cautious_decay(w[i], o[i], decay) - rate * o[i];
 }
 
 MUON__SIMD static void shrink(float *w, int64_t n, float decay)
@@ -16,17 +23,23 @@ MUON__SIMD static void shrink(float *w, int64_t n, float decay)
         w[i] *= decay;
 }
 
-void muon__update_stretch(const muon_opt *opt, const plan_item *item, const weight *target,
-                          const chunks *p, const float *o)
+update muon__update_of(const muon_opt *opt, const plan_item *item)
 {
     const muon_group *group = &opt->groups[opt->plan->params[item->param].group];
-    float decay = (float)(1 - group->lr * group->weight_decay);
+    double factor = item->class == PLAN_IDLE ? 0 : opt->factor[item->class];
+    return (update){.kernel = group->cautious_decay ? move_cautiously : move,
+                    .decay = (float)(1 - muon__group_decay(group)),
+                    .rate = (float)(group->lr * factor)};
+}
+
+void muon__update_stretch(const update *c, const weight *target, const chunks *p, const float *o)
+{
     float room[CHUNK];
     float *w = weight_edit(target, p->at, p->n, room);
     if (o)
-        update(w, o, p->n, decay, (float)(group->lr * opt->factor[item->class]));
+        c->kernel(w, o, p->n, c->decay, c->rate);
     else
-        shrink(w, p->n, decay);
+        shrink(w, p->n, c->decay);
     weight_commit(target, w, p->at, p->n, p->index);
 }
 
@@ -52,10 +65,11 @@ static void update_unit(void *arg, int64_t index, int worker)
     const plan_item *item = &opt->plan->items[piece->item];
     if (!opt->active[item->param]) return;
     weight target = weight_of(opt, item->param, STREAM_UPDATE);
+    update c = muon__update_of(opt, item);
     int64_t ld;
     const float *o = source_of(pass, piece, unit->begin, &ld);
     for (chunks p = chunks_of_unit(opt, unit, ld); chunks_next(&p);)
-        muon__update_stretch(opt, item, &target, &p, o ? o + p.place : NULL);
+        muon__update_stretch(&c, &target, &p, o ? o + p.place : NULL);
 }
 
 static void count_bytes(muon_opt *opt, size_t wave)

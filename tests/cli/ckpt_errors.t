@@ -185,8 +185,8 @@ $ tensors save odd 3 muon.ngroups=1 muon.param.w=1 w.momentum_buffer:F32:2x2 && 
 ? 1
 
 # A setting that is no word of the library's.
-$ for f in rule momentum_form momentum_dtype lr_mode coefficients algorithm eps_mode adam_eps_mode; do rm -rf odd && tensors save odd 1 muon.ngroups=1 muon.group.0.$f=? muon.param.w=0 w.momentum_buffer:F32:2x2 && muonctl ckpt export odd z --to torch 2>&1 | sed 's/.*: muon.group.0: //'; done
-rule '?' is unknown; known: muon, adamw, frozen
+$ for f in rule momentum_form momentum_dtype lr_mode coefficients algorithm eps_mode adam_eps_mode decay_form; do rm -rf odd && tensors save odd 1 muon.ngroups=1 muon.group.0.$f=? muon.param.w=0 w.momentum_buffer:F32:2x2 && muonctl ckpt export odd z --to torch 2>&1 | sed 's/.*: muon.group.0: //'; done
+rule '?' is unknown; known: muon, adamw, frozen, lion
 momentum_form '?' is unknown; known: heavy_ball, ema
 momentum_dtype '?' is unknown; known: f32, bf16
 lr_mode '?' is unknown; known: rms_norm, spectral_norm, original, spectral, none
@@ -194,3 +194,4 @@ coefficients '?' is unknown; known: you, original, polar_express, cans, deepseek
 algorithm '?' is unknown; known: auto, standard, symmetric, gram
 eps_mode '?' is unknown; known: relative, add, clamp
 adam_eps_mode '?' is unknown; known: corrected, raw
+decay_form '?' is unknown; known: decoupled, independent, l2, palm

@@ -185,7 +185,7 @@ $ try '{"groups": {"a": {"like": "b"}, "b": {}}}'
 2> muonctl: step: c.json: groups.a.like: unknown group 'b'
 ? 1
 $ try '{"groups": {"a": {"rule": "sgd"}}}'
-2> muonctl: step: c.json: groups.a.rule: rule 'sgd' is unknown; known: muon, adamw, frozen
+2> muonctl: step: c.json: groups.a.rule: rule 'sgd' is unknown; known: muon, adamw, frozen, lion
 ? 1
 $ try '{"clip_norm": -1}'
 2> muonctl: step: clip_norm is -1, must be finite and at least 0 (0: off)

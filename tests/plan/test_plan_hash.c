@@ -158,6 +158,9 @@ static void set_ranges(model *m, int param, const muon_range *ranges)
     X(m->groups[ADAMWS].beta2 = 0.5)                                                               \
     X(m->groups[ADAMWS].adam_eps = 0.5)                                                            \
     X(m->groups[ADAMWS].adam_eps_mode = MUON_ADAM_EPS_RAW)                                         \
+    X(GROUP.decay_form = MUON_DECAY_PALM)                                                          \
+    X(GROUP.cautious_decay = 1)                                                                    \
+    X((GROUP.momentum_form = MUON_EMA, GROUP.bias_correction = 1))                                 \
     X(m->config.qk_threshold = 50)                                                                 \
     X(m->config.qk_log_only = 1)                                                                   \
     X(m->config.clip_norm = 1)                                                                     \

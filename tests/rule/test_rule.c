@@ -76,6 +76,8 @@ TEST(a_fresh_group_has_the_documented_defaults)
     assert_int_equal(g.ncustom, 0);
     assert_true(g.beta1 == 0.9 && g.beta2 == 0.95 && g.adam_eps == 1e-8);
     assert_int_equal(g.adam_eps_mode, MUON_ADAM_EPS_CORRECTED);
+    assert_int_equal(g.decay_form, MUON_DECAY_DECOUPLED);
+    assert_true(!g.cautious_decay && !g.bias_correction);
     muon_group loaded;
     assert_ok(muon__group_load(&loaded, &g, 0));
 }
@@ -119,7 +121,7 @@ TEST(numbers_that_are_infinite_in_f32_are_refused)
         {1, 0, 1, 3.5e38, 0, "ns_eps is 3.5e+38, which is infinite in f32"},
         {1, 0, 1, 0, 1e39, "adam_eps is 1e+39, which is infinite in f32"},
         {1, 0, 1, 0, 1e-50, "adam_eps is 1e-50, which is 0 in f32"},
-        {1e20, 1e20, 1, 0, 0, "lr 1e+20 times weight_decay 1e+20 is infinite in f32"},
+        {1e20, 1e20, 1, 0, 0, "lr 1e+20 with weight_decay 1e+20, decoupled, is infinite in f32"},
         {1e20, 0, 1e20, 0, 0, "lr 1e+20 times lr_scale 1e+20 is infinite in f32"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -147,6 +149,8 @@ static const struct {
     {OFFSET(clip), "0 or 1", {0, 1}, {-1, 2}},
     {OFFSET(nesterov), "0 or 1", {0, 1}, {-1, 2}},
     {OFFSET(ns_steps), "0..64", {0, 64}, {-1, 65}},
+    {OFFSET(cautious_decay), "0 or 1", {0, 1}, {-1, 2}},
+    {OFFSET(bias_correction), "0 or 1", {0, 1}, {-1, 2}},
 };
 
 static const struct {
@@ -156,7 +160,7 @@ static const struct {
     int first;
     muon_status error;
 } choices[] = {
-    {OFFSET(rule), {"muon", "adamw", "frozen"}, 0, MUON_E_VALUE},
+    {OFFSET(rule), {"muon", "adamw", "frozen", "lion"}, 0, MUON_E_VALUE},
     {OFFSET(momentum_form), {"heavy_ball", "ema"}, 0, MUON_E_VALUE},
     {OFFSET(momentum_dtype), {"f32", "bf16"}, MUON_F32, MUON_E_DTYPE},
     {OFFSET(lr_mode),
@@ -172,6 +176,7 @@ static const struct {
     {OFFSET(eps_mode), {"relative", "add", "clamp"}, 0, MUON_E_VALUE},
     {OFFSET(normalization), {"frobenius", "schatten4", "aol"}, 0, MUON_E_VALUE},
     {OFFSET(adam_eps_mode), {"corrected", "raw"}, 0, MUON_E_VALUE},
+    {OFFSET(decay_form), {"decoupled", "independent", "l2", "palm"}, 0, MUON_E_VALUE},
 };
 
 static muon_field field_at(size_t i)
@@ -364,6 +369,7 @@ TEST(flags_and_counts_are_checked_up_to_the_edge_of_their_range)
         for (size_t v = 0; v < 4; v++) {
             int good = v < 2, value = good ? ints[i].good[v] : ints[i].bad[v - 2], got = 0;
             muon_group by_text = fresh(), by_hand = fresh(), loaded;
+            by_hand.momentum_form = MUON_EMA; /* which bias_correction needs */
             memcpy((char *)&by_hand + ints[i].offset, &value, sizeof value);
             char text[16];
             snprintf(text, sizeof text, "%d", value);

@@ -113,6 +113,13 @@ static const double no_numbers[][3] = {{1, 2, 3}, {1, (double)NAN, 3}};
     X(a_nan_beta_is_refused, m->groups[ADAMWS].beta2 = NOT_NUM, E_VALUE, "beta2 is nan")           \
     X(a_nan_adam_eps_is_refused, m->groups[ADAMWS].adam_eps = NOT_NUM, E_VALUE, "adam_eps")        \
     X(a_nan_ns_eps_is_refused, GROUP.ns_eps = NOT_NUM, E_VALUE, "ns_eps is nan")                   \
+    X(cautious_decay_of_form_l2_is_refused,                                                        \
+      (GROUP.decay_form = MUON_DECAY_L2, GROUP.cautious_decay = 1), E_VALUE,                       \
+      "group 'muons': cautious_decay is 1, but decay_form is l2")                                  \
+    X(bias_correction_without_ema_is_refused, GROUP.bias_correction = 1, E_VALUE,                  \
+      "group 'muons': bias_correction is 1, but momentum_form is heavy_ball")                      \
+    X(an_unknown_form_of_decay_is_refused, m->groups[ADAMWS].decay_form = (muon_decay_form)4,      \
+      E_VALUE, "decay_form '4'")                                                                   \
     X(an_lr_scale_of_zero_is_refused, GROUP.lr_scale = 0, E_VALUE, "lr_scale is 0")                \
     X(sixty_five_steps_are_too_many, GROUP.ns_steps = 65, E_VALUE, "ns_steps is 65")               \
     X(an_unknown_rule_is_refused, GROUP.rule = (muon_rule)7, E_VALUE, "rule '7'")                  \

@@ -167,6 +167,9 @@ TEST(settings_of_every_group_apply_from_the_next_step_on)
             group->beta2 = 0.9 + 0.01 * step;
             group->adam_eps = 1e-3 * step;
             group->adam_eps_mode = (muon_adam_eps)(step % 2);
+            group->decay_form = (muon_decay_form)(step % 4);
+            group->cautious_decay = step % 4 == 3;
+            group->bias_correction = step == 4;
             assert_ok(muon_opt_set_group(t.m.opt, i, group));
         }
         assert_ok(muon_opt_set_lr(t.m.opt, ADAMWS, t.m.groups[ADAMWS].lr = 0.02 * step));

@@ -21,7 +21,8 @@ void state_allocate(muon_state_buffers *out, const fleet *f, const muon_plan *pl
         muon_rule rule = f->groups[f->params[i].group].rule;
         out[i] = (muon_state_buffers){0};
         if (rule == MUON_RULE_MUON) out[i].momentum = take(n, state_bytes(f, i));
-        if (rule == MUON_RULE_ADAMW) out[i].exp_avg = take(n, sizeof(float));
+        if (rule == MUON_RULE_ADAMW || rule == MUON_RULE_LION)
+            out[i].exp_avg = take(n, sizeof(float));
         if (rule == MUON_RULE_ADAMW) out[i].exp_avg_sq = take(n, sizeof(float));
         if (rule != MUON_RULE_FROZEN) out[i].step = take(1, sizeof(int64_t));
     }

@@ -29,10 +29,10 @@ void fleet_init(fleet *f)
     f->config.timeout = 60;
     fleet_force_teams(&f->config);
     f->config.ngroups = FLEET_GROUPS;
-    static const char *const names[] = {"muons", "others", "adamws", "frozen", "spare"};
-    for (size_t i = 0; i < COUNT(names); i++) {
+    static const char *const names[FLEET_GROUPS] = {"muons", "others", "adamws", "frozen"};
+    for (size_t i = 0; i < COUNT(f->groups); i++) {
         muon_group_init(&f->groups[i], sizeof f->groups[i]);
-        f->groups[i].name = names[i];
+        f->groups[i].name = i < FLEET_GROUPS ? names[i] : "spare";
         f->groups[i].lr = 0.02;
     }
     f->groups[ADAMWS].rule = MUON_RULE_ADAMW;

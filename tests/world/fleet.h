@@ -21,8 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLEET_PARAMS = 32, FLEET_MESHES = 3, FLEET_LAYERS = 4 };
+enum { FLEET_PARAMS = 64, FLEET_MESHES = 3, FLEET_LAYERS = 4 };
 enum { MUONS, OTHERS, ADAMWS, FROZEN, FLEET_GROUPS, SPARE = FLEET_GROUPS }; /* OTHERS: Muon, too */
+enum { FLEET_SPARES = 28 };
 
 typedef struct fleet fleet;
 typedef fleet ship;
@@ -30,7 +31,7 @@ typedef fleet ship;
 struct fleet {
     /* ---- Of a fleet. Meshes and comm are filled in by ship_create, groups if they are NULL. */
     muon_config config;
-    muon_group groups[FLEET_GROUPS + 1]; /* of which config.ngroups are used */
+    muon_group groups[FLEET_GROUPS + FLEET_SPARES]; /* of which config.ngroups are used */
     muon_mesh meshes[FLEET_MESHES];
     size_t nmeshes;
     muon_attention attention[FLEET_LAYERS];

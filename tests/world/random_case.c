@@ -210,6 +210,10 @@ static void draw_group(random_case *c, muon_group *g)
     g->algorithm = (muon_algorithm)pick(4);
     g->eps_mode = (muon_eps_mode)pick(3);
     g->adam_eps_mode = (muon_adam_eps)pick(2);
+    g->decay_form = pick(2) ? MUON_DECAY_DECOUPLED : (muon_decay_form)pick(4);
+    g->cautious_decay = g->decay_form != MUON_DECAY_L2 && !pick(3);
+    g->bias_correction = g->momentum_form == MUON_EMA && pick(2);
+    if (g->rule == MUON_RULE_ADAMW && !pick(3)) g->rule = MUON_RULE_LION;
 }
 
 static void draw_config(random_case *c, muon_config *config)

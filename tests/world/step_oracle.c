@@ -63,13 +63,42 @@ double oracle_factor(const muon_group *group, double rows, double cols)
     return group->lr_scale;
 }
 
+/* The part of a weight that decays in a step; of form l2, the part that its gradient gets. */
+static double decay_of(const muon_group *group)
+{
+    switch (group->decay_form) {
+    case MUON_DECAY_DECOUPLED:
+        return group->lr * group->weight_decay;
+    case MUON_DECAY_PALM:
+        return group->lr * group->lr * group->weight_decay;
+    case MUON_DECAY_INDEPENDENT:
+    case MUON_DECAY_L2:
+        break;
+    }
+    return group->weight_decay;
+}
+
+static double grad_of(const oracle *o, const muon_group *group, const model *m, size_t p, int64_t i,
+                      double multiplier)
+{
+    double g = (double)model_grad(m, p, i) * multiplier;
+    return group->decay_form == MUON_DECAY_L2 ? g + decay_of(group) * o->w[i] : g;
+}
+
+/* Decays w[i], which is about to be changed by -lr times `update`. */
+static void decay(oracle *o, const muon_group *group, int64_t i, double update)
+{
+    if (group->decay_form == MUON_DECAY_L2) return;
+    if (!group->cautious_decay || o->w[i] * update >= 0) o->w[i] -= decay_of(group) * o->w[i];
+}
+
 /* M becomes the new momentum; u[i] is what is orthogonalized. */
 static void momentum(oracle *o, double *u, const muon_group *group, const model *m, size_t p,
                      double multiplier)
 {
-    double mu = group->momentum;
+    double mu = group->momentum, t = (double)o->step + 1;
     for (int64_t i = 0; i < size_of(o); i++) {
-        double g = (double)model_grad(m, p, i) * multiplier;
+        double g = grad_of(o, group, m, p, i, multiplier);
         if (group->momentum_form == MUON_EMA) {
             o->m[i] = mu * o->m[i] + (1 - mu) * g;
             u[i] = group->nesterov ? mu * o->m[i] + (1 - mu) * g : o->m[i];
@@ -77,6 +106,10 @@ static void momentum(oracle *o, double *u, const muon_group *group, const model 
             o->m[i] = mu * o->m[i] + g;
             u[i] = group->nesterov ? mu * o->m[i] + g : o->m[i];
         }
+        if (group->bias_correction)
+            u[i] = group->nesterov
+                       ? mu * o->m[i] / (1 - pow(mu, t + 1)) + (1 - mu) * g / (1 - pow(mu, t))
+                       : o->m[i] / (1 - pow(mu, t));
         if (group->momentum_dtype == MUON_BF16) o->m[i] = oracle_bf16(o->m[i]);
         if (o->wire_bf16) u[i] = oracle_bf16(u[i]);
     }
@@ -100,11 +133,11 @@ typedef struct room {
     int64_t *index;
     float *x;
     double *u, *orthogonal;
+    double *change; /* of weights, in units of -lr; 0 in no matrix */
 } room;
 
-/* Moves the weights of one matrix; 0 if there is none of this number. */
-static int update_matrix(oracle *o, const room *r, const muon_group *group, int64_t batch,
-                         int matrix)
+/* Finds how the weights of one matrix move; 0 if there is none of this number. */
+static int turn_matrix(oracle *o, const room *r, const muon_group *group, int64_t batch, int matrix)
 {
     int64_t rows, n = oracle_elements(o, batch, matrix, r->index, &rows);
     if (n == 0) return 0;
@@ -118,9 +151,9 @@ static int update_matrix(oracle *o, const room *r, const muon_group *group, int6
     double factor = o->transposed ? oracle_factor(group, (double)cols, (double)rows)
                                   : oracle_factor(group, (double)rows, (double)cols);
     for (int64_t i = 0; i < n; i++) {
-        double step = group->lr * factor * r->orthogonal[i];
-        o->w[r->index[i]] -= step;
-        o->update_sumsq += step * step;
+        double change = factor * r->orthogonal[i];
+        r->change[r->index[i]] = change;
+        o->update_sumsq += pow(group->lr * change, 2);
     }
     o->update_elements += (double)n;
     return 1;
@@ -130,20 +163,35 @@ void oracle_muon(oracle *o, const muon_group *group, const model *m, size_t p, d
 {
     int64_t n = size_of(o);
     room r = {malloc((size_t)n * sizeof *r.index), malloc((size_t)n * sizeof *r.x), zeros(n),
-              zeros(n)};
+              zeros(n), zeros(n)};
     assert_true(r.index && r.x);
     momentum(o, r.u, group, m, p, multiplier);
-    for (int64_t i = 0; i < n; i++)
-        o->w[i] *= 1 - group->lr * group->weight_decay;
     o->update_sumsq = o->update_elements = 0;
     for (int64_t b = 0; b < o->batch; b++)
-        for (int matrix = 0; update_matrix(o, &r, group, b, matrix);)
+        for (int matrix = 0; turn_matrix(o, &r, group, b, matrix);)
             matrix++;
+    for (int64_t i = 0; i < n; i++) {
+        decay(o, group, i, r.change[i]);
+        o->w[i] -= group->lr * r.change[i];
+    }
     o->step++;
     free(r.index);
     free(r.x);
     free(r.u);
     free(r.orthogonal);
+    free(r.change);
+}
+
+void oracle_lion(oracle *o, const muon_group *group, const model *m, size_t p, double multiplier)
+{
+    for (int64_t i = 0; i < size_of(o); i++) {
+        double g = grad_of(o, group, m, p, i, multiplier);
+        double c = group->beta1 * o->m[i] + (1 - group->beta1) * g;
+        double d = c > 0 ? 1 : c < 0 ? -1 : 0;
+        o->m[i] = group->beta2 * o->m[i] + (1 - group->beta2) * g;
+        decay(o, group, i, d);
+        o->w[i] -= group->lr * d;
+    }
 }
 
 void oracle_adamw(oracle *o, const muon_group *group, const model *m, size_t p, double multiplier)
@@ -151,13 +199,13 @@ void oracle_adamw(oracle *o, const muon_group *group, const model *m, size_t p, 
     double t = (double)++o->step;
     double correction1 = 1 - pow(group->beta1, t), correction2 = 1 - pow(group->beta2, t);
     for (int64_t i = 0; i < size_of(o); i++) {
-        double g = (double)model_grad(m, p, i) * multiplier;
+        double g = grad_of(o, group, m, p, i, multiplier);
         o->m[i] = group->beta1 * o->m[i] + (1 - group->beta1) * g;
         o->v[i] = group->beta2 * o->v[i] + (1 - group->beta2) * g * g;
         double root = group->adam_eps_mode == MUON_ADAM_EPS_RAW
                           ? (sqrt(o->v[i]) + group->adam_eps) / sqrt(correction2)
                           : sqrt(o->v[i] / correction2) + group->adam_eps;
-        o->w[i] *= 1 - group->lr * group->weight_decay;
+        decay(o, group, i, o->m[i]);
         o->w[i] -= group->lr * (o->m[i] / correction1) / root;
     }
 }

@@ -29,6 +29,7 @@ void oracle_free(oracle *o);
 /* One step with the gradient that params[p] has now, times `multiplier`. */
 void oracle_muon(oracle *o, const muon_group *group, const model *m, size_t p, double multiplier);
 void oracle_adamw(oracle *o, const muon_group *group, const model *m, size_t p, double multiplier);
+void oracle_lion(oracle *o, const muon_group *group, const model *m, size_t p, double multiplier);
 
 /* The elements of a matrix, in order; returns how many and writes from how many rows. 0: there is no
  * matrix of this number. */

@@ -4,12 +4,33 @@
 
 #include <math.h>
 
-enum { EMAS = OTHERS, POLARS = SPARE, LAYERS = 3 };
+enum { EMAS = OTHERS, LAYERS = 3 };
+/* Groups with variants of the update rule, of Muon and of AdamW. */
+enum {
+    POLARS = SPARE,
+    CAUTIOUS,
+    CAUTIOUS_ADAMWS,
+    L2S,
+    L2_ADAMWS,
+    LIONS,
+    CAUTIOUS_LIONS,
+    ZOO_GROUPS
+};
 
 /* ---- The animals */
 
 #define ADD(group, name, matrices, placement, ...)                                                 \
     fleet_add(f, group, name, matrices, placement, SHAPE(__VA_ARGS__))
+
+static void add_variants(fleet *f)
+{
+    ADD(CAUTIOUS, "cautious", "rows 9, skip 3, 14", "0: fsdp, tp", 26, 18);
+    ADD(CAUTIOUS_ADAMWS, "cautious.adamw", NULL, "0: fsdp, ep", 31, 5)->dtype = MUON_BF16;
+    ADD(L2S, "l2", "rows 20, skip 2", "0: ep; 1: fsdp, tp", 22, 27)->dtype = MUON_BF16;
+    ADD(L2_ADAMWS, "l2.adamw", NULL, "0: tp", 23);
+    ADD(LIONS, "lion", NULL, "0: ep; 1: fsdp, tp", 19, 11)->dtype = MUON_BF16;
+    ADD(CAUTIOUS_LIONS, "cautious.lion", NULL, "0: fsdp", 27)->copy_dtype = MUON_BF16;
+}
 
 static void add_params(fleet *f)
 {
@@ -51,6 +72,7 @@ static void add_params(fleet *f)
     ADD(ADAMWS, "flat.adamw", NULL, NULL, 17, 9)->dtype = MUON_BF16;
     ADD(MUONS, "boxes", NULL, NULL, 20, 23);
     ADD(EMAS, "tower", NULL, NULL, 33, 18);
+    add_variants(f);
 }
 
 static void add_layers(fleet *f)
@@ -70,13 +92,27 @@ static void add_layers(fleet *f)
     a->rule = MUON_QK_GROUP;
 }
 
+static void set_variants(muon_group *groups)
+{
+    groups[CAUTIOUS].cautious_decay = groups[CAUTIOUS_ADAMWS].cautious_decay = 1;
+    groups[CAUTIOUS].decay_form = MUON_DECAY_INDEPENDENT;
+    groups[CAUTIOUS_ADAMWS].rule = groups[L2_ADAMWS].rule = MUON_RULE_ADAMW;
+    groups[CAUTIOUS_ADAMWS].decay_form = MUON_DECAY_PALM;
+    groups[CAUTIOUS_ADAMWS].weight_decay = 9;
+    groups[LIONS].rule = groups[CAUTIOUS_LIONS].rule = MUON_RULE_LION;
+    groups[CAUTIOUS_LIONS].cautious_decay = 1;
+    groups[L2S].decay_form = groups[L2_ADAMWS].decay_form = MUON_DECAY_L2;
+    groups[L2S].momentum_form = MUON_EMA;
+    groups[L2S].bias_correction = 1;
+}
+
 void zoo_init(zoo *z)
 {
     memset(z, 0, sizeof *z);
     fleet *f = &z->f;
     fleet_init(f);
     f->meshes[0].name = "main";
-    f->config.ngroups = FLEET_GROUPS + 1;
+    f->config.ngroups = ZOO_GROUPS;
     f->config.clip_norm = 3;
     f->scale = 8;
     for (size_t i = 0; i < f->config.ngroups; i++)
@@ -89,6 +125,7 @@ void zoo_init(zoo *z)
     f->groups[POLARS].ns_steps = 6;
     f->groups[POLARS].normalization = MUON_NORM_AOL;
     f->groups[POLARS].nesterov = 0;
+    set_variants(f->groups);
     add_params(f);
     add_layers(f);
     z->save_at = z->resume_at = -1;
