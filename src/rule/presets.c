@@ -4,6 +4,8 @@
  * preset and its peer still differ. */
 #include "base/mode.h"
 #include "base/versioned.h"
+#include "rule/group.h"
+#include "rule/group_fields.h"
 #include "rule/names.h"
 
 #include <string.h>
@@ -33,6 +35,7 @@ typedef struct preset {
 #define YOU      MUON_COEFFICIENTS_YOU
 #define ORIGINAL MUON_COEFFICIENTS_ORIGINAL
 #define POLAR    MUON_COEFFICIENTS_POLAR_EXPRESS
+#define DEEPSEEK MUON_COEFFICIENTS_DEEPSEEK_V4
 
 /* Fields in the order of the structs above. */
 static const preset presets[] = {
@@ -57,11 +60,58 @@ static const preset presets[] = {
     {"motif",
      {1e-3, 0.1, 1, 1, MUON_HEAVY_BALL, MUON_LR_RMS_NORM, YOU, MUON_EPS_ADD, 1e-7},
      {1e-3, 0.1, 0.9, 0.95, 1e-8, MUON_ADAM_EPS_CORRECTED}},
+    {"optax", /* has no default lr */
+     {1e-3, 0, 1, 1, MUON_EMA, MUON_LR_ORIGINAL, ORIGINAL, MUON_EPS_ADD, 1e-8},
+     {1e-3, 0, 0.9, 0.999, 1e-8, MUON_ADAM_EPS_CORRECTED}},
+    {"deepseek_v4",
+     {2e-4, 0.1, 1, 1, MUON_HEAVY_BALL, MUON_LR_SPECTRAL, DEEPSEEK, MUON_EPS_CLAMP, 1e-15},
+     {2e-4, 0.1, 0.9, 0.95, 1e-20, MUON_ADAM_EPS_CORRECTED}},
+};
+
+/* What only few have. */
+static const struct {
+    const char *preset;
+    muon_rule rule;
+    const char *field, *value;
+} extras[] = {
+    {"optax", MUON_RULE_MUON, "bias_correction", "1"},
+    {"deepseek_v4", MUON_RULE_MUON, "ns_steps", "10"},
+    {"deepseek_v4", MUON_RULE_MUON, "lr_scale", "0.18"},
+    {"dion", MUON_RULE_LION, "beta2", "0.95"},
+    {"megatron", MUON_RULE_LION, "beta1", "0.95"},
+    {"megatron", MUON_RULE_LION, "beta2", "0.98"},
 };
 
 static const char *preset_name_at(const void *table, size_t i)
 {
     return i < sizeof presets / sizeof presets[0] ? ((const preset *)table)[i].name : NULL;
+}
+
+/* Storage, and how the same polynomial is evaluated, are no part of an update rule. */
+static int is_kept(const group_field *field)
+{
+    return field->public.is_fixed || strcmp(field->public.name, "algorithm") == 0;
+}
+
+/* Every field of the group's rule gets its default, so that no variant of before stays switched on. */
+static muon_status reset(muon_group *group)
+{
+    const group_field *field;
+    const char *rule = muon__rule_name(group->rule);
+    for (size_t i = 0; (field = muon__group_field_at(i)); i++) {
+        const char *only = field->public.rule;
+        if (is_kept(field) || (only && strcmp(only, rule) != 0)) continue;
+        TRY(muon__group_field_parse(field, group, field->public.default_value));
+    }
+    return MUON_OK;
+}
+
+static muon_status apply_extras(muon_group *group, const char *name)
+{
+    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
+        if (extras[i].rule == group->rule && strcmp(extras[i].preset, name) == 0)
+            TRY(muon_group_set(group, extras[i].field, extras[i].value));
+    return MUON_OK;
 }
 
 static void apply_muon(muon_group *group, const muon_side *side)
@@ -75,9 +125,8 @@ static void apply_muon(muon_group *group, const muon_side *side)
     group->coefficients = side->coefficients;
     group->eps_mode = side->eps_mode;
     group->ns_eps = side->eps;
-    /* The same for all; only dion looks at the last three. */
+    /* The same for nearly all; only dion looks at the last three. */
     group->momentum = 0.95;
-    group->lr_scale = 1;
     group->ns_steps = 5;
     group->polar_lower = 1e-3;
     group->polar_safety = 0.02;
@@ -88,7 +137,6 @@ static void apply_adamw(muon_group *group, const adamw_side *side)
 {
     group->lr = side->lr;
     group->weight_decay = side->weight_decay;
-    group->clip = 1;
     group->beta1 = side->beta1;
     group->beta2 = side->beta2;
     group->adam_eps = side->eps;
@@ -107,12 +155,18 @@ muon_status muon_group_set_preset(muon_group *group, const char *name)
     while ((known = preset_name_at(presets, i)) && strcmp(known, name) != 0)
         i++;
     if (!known) return muon__fail_unknown(MUON_E_NAME, "preset", name, preset_name_at, presets);
-    REQUIRE(changed.rule == MUON_RULE_MUON || changed.rule == MUON_RULE_ADAMW, E_VALUE,
-            "preset '%s': the rule of the group must be muon or adamw", name);
+    REQUIRE(changed.rule != MUON_RULE_FROZEN, E_VALUE,
+            "preset '%s': the rule of the group must be muon, adamw or lion", name);
+    TRY(reset(&changed));
     if (changed.rule == MUON_RULE_MUON)
         apply_muon(&changed, &presets[i].muon);
     else
         apply_adamw(&changed, &presets[i].adamw);
+    if (changed.rule == MUON_RULE_LION) { /* those of its paper; most presets have no Lion */
+        changed.beta1 = 0.9;
+        changed.beta2 = 0.99;
+    }
+    TRY(apply_extras(&changed, name));
     changed.struct_size = group->struct_size;
     return muon__struct_store(group, group->struct_size, &changed, sizeof changed, "muon_group");
 }

@@ -62,6 +62,17 @@ TEST(presets_have_the_values_of_their_peers)
          "lr=.001 weight_decay=.1 momentum=.95 nesterov=1 momentum_form=heavy_ball "
          "coefficients=you ns_steps=5 eps_mode=add ns_eps=1e-7 lr_mode=rms_norm lr_scale=1 clip=1",
          "lr=.001 weight_decay=.1 beta1=.9 beta2=.95 adam_eps=1e-8 adam_eps_mode=corrected clip=1"},
+        {"optax",
+         "lr=.001 weight_decay=0 momentum=.95 nesterov=1 momentum_form=ema bias_correction=1 "
+         "coefficients=original ns_steps=5 eps_mode=add ns_eps=1e-8 lr_mode=original lr_scale=1 "
+         "clip=1",
+         "lr=.001 weight_decay=0 beta1=.9 beta2=.999 adam_eps=1e-8 adam_eps_mode=corrected clip=1"},
+        {"deepseek_v4",
+         "lr=2e-4 weight_decay=.1 momentum=.95 nesterov=1 momentum_form=heavy_ball "
+         "coefficients=deepseek_v4 ns_steps=10 eps_mode=clamp ns_eps=1e-15 lr_mode=spectral "
+         "lr_scale=.18 clip=1",
+         "lr=2e-4 weight_decay=.1 beta1=.9 beta2=.95 adam_eps=1e-20 adam_eps_mode=corrected "
+         "clip=1"},
     };
     for (size_t i = 0; i < COUNT(peers); i++) {
         for (int adamw = 0; adamw < 2; adamw++) {
@@ -76,7 +87,12 @@ TEST(presets_have_the_values_of_their_peers)
             got.momentum_dtype = MUON_BF16;
             got.algorithm = MUON_ALGORITHM_GRAM;
             got.ns_steps = 9;
+            got.decay_form = MUON_DECAY_PALM;
+            got.cautious_decay = got.bias_correction = 1;
             muon_group want = got;
+            want.decay_form = MUON_DECAY_DECOUPLED;
+            want.cautious_decay = 0;
+            if (!adamw) want.bias_correction = 0;
             if (!adamw) want.polar_lower = 1e-3, want.polar_safety = want.polar_cushion = 0.02;
             char text[512];
             snprintf(text, sizeof text, "%s", adamw ? peers[i].adamw : peers[i].muon);

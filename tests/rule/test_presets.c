@@ -13,8 +13,8 @@
 
 #include "muon/safetensors.h"
 
-static const char *const presets[] = {"torch", "keller", "moonlight", "megatron",
-                                      "dion",  "xtuner", "motif"};
+static const char *const presets[] = {"torch",  "keller", "moonlight", "megatron",   "dion",
+                                      "xtuner", "motif",  "optax",     "deepseek_v4"};
 static const char *const backends[] = {NULL, "reference"};
 
 /* f32 is right to about 1e-6 here; Polar Express, with its steep first step, to 6e-6. */
