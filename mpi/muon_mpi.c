@@ -124,7 +124,8 @@ static muon_status make(mpi_comm **out, MPI_Comm mpi, int rank, int sharing)
                           .self = c,
                           .rank = rank,
                           .size = size,
-                          .sharing = sharing};
+                          .sharing = sharing,
+                          .one_thread = level < MPI_THREAD_SERIALIZED};
     c->mpi = mpi;
     *out = c;
     return MUON_OK;

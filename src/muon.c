@@ -2,6 +2,7 @@
 #include "base/mode.h"
 #include "base/versioned.h"
 #include "save/save.h"
+#include "step/background.h"
 #include "step/opt.h"
 
 #include <float.h>
@@ -45,6 +46,9 @@ muon_status muon_create(muon_opt **out, const muon_config *config, const muon_pa
 
 void muon_destroy(muon_opt *opt)
 {
+    if (!opt) return;
+    muon__background_destroy(opt->background);
+    opt->background = NULL;
     muon__save_drop(opt);
     muon__opt_destroy(opt);
 }
@@ -93,10 +97,9 @@ static muon_status read_step(muon_step_args *in, const muon_opt *opt, const muon
                              "muon_result");
 }
 
-muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *result)
+static muon_status step(muon_opt *opt, const muon_step_args *args, muon_result *result)
 {
     OWN_MODE;
-    TRY(muon__opt_check(opt, "muon_step"));
     muon_step_args in;
     muon_step_args_init(&in, sizeof in);
     muon_status status = read_step(&in, opt, args, result);
@@ -106,6 +109,35 @@ muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *re
     muon_result known = opt->result;
     known.struct_size = size;
     return muon__struct_store(result, size, &known, sizeof known, "muon_result");
+}
+
+muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *result)
+{
+    TRY(muon__opt_check(opt, "muon_step"));
+    return step(opt, args, result);
+}
+
+muon_status muon_step_start(muon_opt *opt, const muon_step_args *args, muon_result *result)
+{
+    TRY(muon__opt_check(opt, "muon_step_start"));
+    REQUIRE(opt->background, E_ARG,
+            "muon_step_start: this optimizer was created without config.background");
+    muon__background_start(opt->background, step, opt, args, result);
+    return MUON_OK;
+}
+
+muon_status muon_step_wait(muon_opt *opt)
+{
+    REQUIRE(opt, E_ARG, "muon_step_wait: opt must not be NULL");
+    REQUIRE(muon__background_is_busy(opt->background), E_ARG,
+            "muon_step_wait: no step is in flight");
+    return muon__background_wait(opt->background);
+}
+
+int muon_step_is_done(const muon_opt *opt)
+{
+    return !opt || !muon__background_is_busy(opt->background) ||
+           muon__background_is_done(opt->background);
 }
 
 muon_status muon_grad_norm(muon_opt *opt, const muon_step_args *args, double *norm)

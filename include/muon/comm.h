@@ -26,7 +26,8 @@ typedef enum muon_direction { MUON_SEND, MUON_RECEIVE } muon_direction;
 /* Matching: between two ranks and on one channel, the n-th message started as a send matches the
  * n-th started as a receive; both have the same size. The messages of a batch start in order. No
  * function may block until another rank acts; progress happens in test. All functions are called
- * from the thread that called the library, never from the library's own threads. Set the message of
+ * from the thread that called the library, never from the library's own threads; but in a step that
+ * muon_step_start has begun, from the thread that makes it. Set the message of
  * an error with muon_error_set.
  *
  * After MUON_E_TIMEOUT or MUON_E_COMM, batches are closed while messages are in transit, and a
@@ -65,6 +66,7 @@ struct muon_comm {
     /* The number of ranks that may run on the same processors as this one, including itself; they
      * share these processors when config.threads is 0. 0: not known. */
     int sharing;
+    int one_thread; /* 1: only the thread that made it may use it, so there is no muon_step_start */
 };
 
 /* Channels are 0..MUON_CHANNELS - 1. The last one is used only after a timeout, when each rank that

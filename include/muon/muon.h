@@ -137,7 +137,8 @@ MUON_API const char *muon_version(void);
     X(E_DISAGREE, -19, "ranks disagree")                                                           \
     X(E_TIMEOUT, -20, "a rank did not respond in time")                                            \
     X(E_NO_CHECKPOINT, -21, "there is no checkpoint")                                              \
-    X(E_BACKEND, -22, "a linear algebra library cannot be used")
+    X(E_BACKEND, -22, "a linear algebra library cannot be used")                                   \
+    X(E_BUSY, -23, "a step is in flight")
 
 typedef enum muon_status {
 #define MUON_STATUS_ENUM(name, value, text) MUON_##name = (value),
@@ -619,6 +620,8 @@ typedef struct muon_config {
     /* A step whose gradients have a larger global norm than this, before clipping, is skipped; 0:
      * none is. */
     double skip_norm;
+    /* 1: muon_step_start can be used, and creation starts the thread for it. Each rank may choose. */
+    int background;
     /* Ranks that a rank exchanges messages with in a step, at most; 0: no bound. Where direct messages
      * would need more, a rank of the holder's node relays them (machine.ranks_per_node): fewer
      * connections, more bytes. A bound that cannot be met is MUON_E_BUDGET, and the message says which
@@ -731,6 +734,19 @@ MUON_API void muon_result_init(muon_result *result, size_t struct_size);
  * MUON_E_TIMEOUT and MUON_E_COMM in mid-step (docs/mpi.md). result may be NULL; without it and
  * without clipping, the norm of the gradients is not computed. */
 MUON_API muon_status muon_step(muon_opt *opt, const muon_step_args *args, muon_result *result);
+
+/* The same beside the caller's own work, in an optimizer with config.background: muon_step_start
+ * returns at once, and muon_step_wait returns what muon_step would have returned, all errors of the
+ * step included. The bits are the same. One step can be in flight. Until the wait, the step owns
+ * args, result and all memory they point to, and other calls with this optimizer return MUON_E_BUSY;
+ * muon_destroy waits for the step. The step uses config.threads threads, all of them the library's.
+ * One also calls the callbacks and the transport: over MPI, initialise with MPI_THREAD_SERIALIZED,
+ * or with MPI_THREAD_MULTIPLE if you call MPI while a step is in flight. */
+MUON_API muon_status muon_step_start(muon_opt *opt, const muon_step_args *args,
+                                     muon_result *result);
+MUON_API muon_status muon_step_wait(muon_opt *opt);
+/* 1 if muon_step_wait would return at once; also if no step is in flight. */
+MUON_API int muon_step_is_done(const muon_opt *opt);
 
 /* Collective. The global norm of the gradients in args->buffers, divided by grad_scale: what a step
  * would find, to the bit. NaN if one of them has a NaN or infinity, or would have one once it is

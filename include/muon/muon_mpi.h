@@ -7,8 +7,8 @@
  *     muon_mpi_destroy(comm);                        // collective; before MPI_Finalize
  *
  * The caller must have initialised MPI with MPI_THREAD_FUNNELED or more. Call libmuon from the
- * thread that initialised MPI (FUNNELED), or from one thread at a time (SERIALIZED). The library
- * communicates only on its duplicate, so its messages never match those of the caller.
+ * thread that initialised MPI (FUNNELED), or from one thread at a time (SERIALIZED). muon_step_start needs
+ * SERIALIZED, or MULTIPLE if you call MPI while a step is in flight. The library communicates only on its duplicate, so its messages never match those of the caller.
  *
  * After MUON_E_TIMEOUT or MUON_E_COMM, destroy the optimizers and the muon_comm on every rank, and
  * make new ones; destroying does not wait for a rank that is late. A muon_comm that has lost

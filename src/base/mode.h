@@ -15,7 +15,7 @@
  *         IN_HOST_MODE(code = config->orthogonalize(...));
  *
  * These do:
- *     muon.c       muon_create, muon_step, muon_grad_norm
+ *     muon.c       muon_create, muon_step, muon_step_start (in its thread), muon_grad_norm
  *     step/        muon_opt_check_replicas, muon_offload, muon_opt_set_group, muon_opt_set_lr,
  *                  muon_opt_set_clip_norm, muon_opt_set_skip_norm, muon_opt_set_qk_clip
  *     save/        muon_save, muon_save_start, muon_save_finish, muon_load

@@ -50,7 +50,7 @@ muon_status muon__comm_load(muon_comm *out, const muon_comm *in)
 {
     REQUIRE(in, E_ARG, "muon_comm is NULL");
     muon_comm comm = {0};
-    TRY(muon__struct_load(&comm, sizeof comm, sizeof comm, in, "muon_comm"));
+    TRY(muon__struct_load(&comm, sizeof comm, offsetof(muon_comm, one_thread), in, "muon_comm"));
     TRY(check_ops(comm.ops));
     REQUIRE(comm.size >= 1, E_ARG, "muon_comm: size is %d, must be at least 1", comm.size);
     REQUIRE(comm.rank >= 0 && comm.rank < comm.size, E_ARG, "muon_comm: rank is %d, must be 0..%d",

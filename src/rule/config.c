@@ -127,6 +127,7 @@ static muon_status check(const muon_config *config)
             E_VALUE, "missing_grad is %d, which is not a muon_missing_grad",
             (int)config->missing_grad);
     TRY(check_flag("allow_no_muon", config->allow_no_muon));
+    TRY(check_flag("background", config->background));
     REQUIRE(config->threads >= 0 && config->threads <= MAX_THREADS, E_VALUE,
             "threads is %d, must be 0..%d", config->threads, MAX_THREADS);
     REQUIRE(config->workspace_budget >= 0, E_VALUE,

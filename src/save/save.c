@@ -127,7 +127,7 @@ static muon_status check_saving(const muon_opt *opt)
 muon_status muon_save_finish(muon_opt *opt)
 {
     OWN_MODE;
-    REQUIRE(opt, E_ARG, FINISH ": opt must not be NULL");
+    TRY(muon__opt_check_idle(opt, FINISH));
     muon_status status = check_saving(opt);
     if (opt->broken == OPT_PARTED) {
         TRY(status);

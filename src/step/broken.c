@@ -1,4 +1,5 @@
 /* An optimizer that can only be destroyed says so, and why, in every later call. */
+#include "step/background.h"
 #include "step/opt.h"
 
 #include <stdio.h>
@@ -23,9 +24,17 @@ muon_status muon__opt_agree(muon_opt *opt, const char *stage, muon_status status
     return muon__opt_settle(opt, muon__agree_status(&opt->agree, stage, status));
 }
 
+muon_status muon__opt_check_idle(const muon_opt *opt, const char *call)
+{
+    REQUIRE(opt, E_ARG, "%s: opt must not be NULL", call);
+    REQUIRE(!muon__background_is_busy(opt->background), E_BUSY,
+            "%s: a step is in flight; call muon_step_wait first", call);
+    return MUON_OK;
+}
+
 muon_status muon__opt_check(const muon_opt *opt, const char *stage)
 {
-    REQUIRE(opt, E_ARG, "%s: opt must not be NULL", stage);
+    TRY(muon__opt_check_idle(opt, stage));
     REQUIRE(!opt->broken, E_BROKEN, "%s: %s; destroy it", stage, opt->cause);
     return MUON_OK;
 }

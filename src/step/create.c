@@ -1,6 +1,7 @@
 #include "base/mode.h"
 #include "plan/route/waves.h"
 #include "rule/config.h"
+#include "step/background.h"
 #include "step/opt.h"
 
 #include <assert.h>
@@ -108,7 +109,12 @@ static muon_status make(muon_opt *opt, const muon_config *config)
     TRY(muon__pool_create(&opt->p, opt->plan->threads));
     TRY(muon__la_warm_up(opt->la, opt->p));
     if (!plain) muon__exchange_look_after(opt);
-    return MUON_OK;
+    if (!config->background) return MUON_OK;
+    REQUIRE(!opt->comm.one_thread, E_ARG,
+            "background is 1, but the transport '%s' may be called from one thread only (MPI: "
+            "initialise it with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE)",
+            opt->comm.ops->name);
+    return muon__background_create(&opt->background);
 }
 
 /* What this rank's failure must not keep from the others: a config with a mistake in it may still say
@@ -201,6 +207,7 @@ static void free_units(part_units *units)
 void muon__opt_destroy(muon_opt *opt)
 {
     if (!opt) return;
+    muon__background_destroy(opt->background);
     muon__pool_destroy(opt->p);
     muon__exchange_destroy(opt);
     muon__teams_destroy(opt);

@@ -199,7 +199,8 @@ muon_status muon_offload(muon_opt *opt, const char *dir, int64_t ram_budget)
 
 muon_status muon_opt_get_offload(muon_opt *opt, muon_offload_info *info, size_t info_size)
 {
-    REQUIRE(opt && info, E_ARG, "muon_opt_get_offload: opt and info must not be NULL");
+    TRY(muon__opt_check_idle(opt, "muon_opt_get_offload"));
+    REQUIRE(info, E_ARG, "muon_opt_get_offload: info must not be NULL");
     muon_offload_info known = {.state_bytes = opt->state_bytes, .resident = opt->state_bytes};
     if (opt->offload.t) {
         tier_counts counts = muon__tier_count(opt->offload.t);

@@ -95,6 +95,7 @@ struct muon_opt {
     int broken;                    /* OPT_..., or 0 */
     char cause[MUON__MESSAGE_MAX]; /* of its being broken: the first one */
     int unloaded;                  /* what a load that failed half-way has spoiled: UNLOADED_... */
+    struct background *background; /* NULL: no muon_step_start */
     struct saving *saving; /* a save beside training that is under way (src/save), or NULL */
 
     /* Settings; the plan has what they were at creation. */
@@ -173,7 +174,9 @@ void muon__opt_break(muon_opt *opt, muon_status status, const char *what);
 muon_status muon__opt_settle(muon_opt *opt, muon_status status);
 /* Nobody has failed (comm/agree.h). */
 muon_status muon__opt_agree(muon_opt *opt, const char *stage, muon_status status);
-/* There is one, and it is not broken; the first thing that a collective call asks. Whatever else may be
+/* There is one, and no step is in flight. */
+muon_status muon__opt_check_idle(const muon_opt *opt, const char *call);
+/* And it is not broken; the first thing that a collective call asks. Whatever else may be
  * wrong on one rank alone is for all to hear. */
 muon_status muon__opt_check(const muon_opt *opt, const char *stage);
 

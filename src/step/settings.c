@@ -50,6 +50,7 @@ static muon_status apply(muon_opt *opt, size_t index, const muon_group *to)
 muon_status muon_opt_set_group(muon_opt *opt, size_t index, const muon_group *group)
 {
     OWN_MODE;
+    TRY(muon__opt_check_idle(opt, "muon_opt_set_group"));
     TRY(check_index(opt, index));
     REQUIRE(group, E_ARG, "group must not be NULL");
     muon_group loaded;
@@ -60,6 +61,7 @@ muon_status muon_opt_set_group(muon_opt *opt, size_t index, const muon_group *gr
 muon_status muon_opt_set_lr(muon_opt *opt, size_t index, double lr)
 {
     OWN_MODE;
+    TRY(muon__opt_check_idle(opt, "muon_opt_set_lr"));
     TRY(check_index(opt, index));
     muon_group changed = opt->groups[index];
     changed.lr = lr;
@@ -72,7 +74,7 @@ muon_status muon_opt_set_lr(muon_opt *opt, size_t index, double lr)
 muon_status muon_opt_set_clip_norm(muon_opt *opt, double clip_norm)
 {
     OWN_MODE;
-    REQUIRE(opt, E_ARG, "opt must not be NULL");
+    TRY(muon__opt_check_idle(opt, "muon_opt_set_clip_norm"));
     TRY(muon__check_clip_norm(clip_norm));
     opt->clip_norm = clip_norm;
     return MUON_OK;
@@ -81,7 +83,7 @@ muon_status muon_opt_set_clip_norm(muon_opt *opt, double clip_norm)
 muon_status muon_opt_set_skip_norm(muon_opt *opt, double skip_norm)
 {
     OWN_MODE;
-    REQUIRE(opt, E_ARG, "opt must not be NULL");
+    TRY(muon__opt_check_idle(opt, "muon_opt_set_skip_norm"));
     TRY(muon__check_skip_norm(skip_norm));
     opt->skip_norm = skip_norm;
     return MUON_OK;
@@ -90,7 +92,7 @@ muon_status muon_opt_set_skip_norm(muon_opt *opt, double skip_norm)
 muon_status muon_opt_set_qk_clip(muon_opt *opt, double threshold, int log_only)
 {
     OWN_MODE;
-    REQUIRE(opt, E_ARG, "opt must not be NULL");
+    TRY(muon__opt_check_idle(opt, "muon_opt_set_qk_clip"));
     TRY(muon__check_qk_threshold(threshold));
     REQUIRE(log_only == 0 || log_only == 1, E_VALUE, "log_only is %d, must be 0 or 1", log_only);
     opt->qk_threshold = threshold;

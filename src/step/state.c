@@ -253,7 +253,8 @@ static muon_status check_index(const muon_opt *opt, size_t index)
 
 muon_status muon_state_get(muon_opt *opt, size_t index, muon_tensor *tensor, size_t tensor_size)
 {
-    REQUIRE(opt && tensor, E_ARG, "muon_state_get: opt and tensor must not be NULL");
+    TRY(muon__opt_check_idle(opt, "muon_state_get"));
+    REQUIRE(tensor, E_ARG, "muon_state_get: tensor must not be NULL");
     TRY(check_index(opt, index));
     muon_tensor known = opt->tensors[index];
     if (opt->offload.t && known.dtype != MUON_I64) known.data = NULL;
@@ -275,7 +276,7 @@ static muon_status check_range(const muon_opt *opt, size_t index, int64_t at, in
 
 muon_status muon_state_read(muon_opt *opt, size_t index, int64_t at, int64_t count, void *data)
 {
-    REQUIRE(opt, E_ARG, "muon_state_read: opt must not be NULL");
+    TRY(muon__opt_check_idle(opt, "muon_state_read"));
     TRY(check_range(opt, index, at, count, data));
     if (count == 0) return MUON_OK;
     const muon_tensor *t = &opt->tensors[index];
@@ -290,7 +291,7 @@ muon_status muon_state_read(muon_opt *opt, size_t index, int64_t at, int64_t cou
 muon_status muon_state_write(muon_opt *opt, size_t index, int64_t at, int64_t count,
                              const void *data)
 {
-    REQUIRE(opt, E_ARG, "muon_state_write: opt must not be NULL");
+    TRY(muon__opt_check_idle(opt, "muon_state_write"));
     TRY(check_range(opt, index, at, count, data));
     if (count == 0) return MUON_OK;
     const muon_tensor *t = &opt->tensors[index];
@@ -304,7 +305,7 @@ muon_status muon_state_write(muon_opt *opt, size_t index, int64_t at, int64_t co
 muon_status muon_state_reset(muon_opt *opt, size_t param)
 {
     static const char zeros[4096];
-    REQUIRE(opt, E_ARG, "muon_state_reset: opt must not be NULL");
+    TRY(muon__opt_check_idle(opt, "muon_state_reset"));
     REQUIRE(param < opt->plan->nparams, E_ARG, "parameter %zu does not exist: there are %zu", param,
             opt->plan->nparams);
     REQUIRE(!opt->broken, E_BROKEN, "an earlier step failed half-way; destroy this optimizer");

@@ -3,6 +3,7 @@
 #include "mpi_test.h"
 
 #include "tests/support/testlib.h"
+#include "tests/world/fleet.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -129,6 +130,68 @@ TEST(another_thread)
     if (level == MPI_THREAD_FUNNELED)
         CHECK(message && strstr(message, "another thread"), "got '%s'",
               message ? (char *)message : "success");
+    muon_mpi_destroy(comm);
+    MPI_Finalize();
+}
+
+static void make_fleet(fleet *f)
+{
+    fleet_fsdp(f, 2);
+    fleet_add(f, MUONS, "dense", NULL, "0: fsdp", SHAPE(40, 30));
+    fleet_add(f, ADAMWS, "bias", NULL, "0: fsdp", SHAPE(7));
+}
+
+/* While steps are in flight this thread uses MPI, too. */
+TEST(background_multiple)
+{
+    enum { STEPS = 5 };
+    int level = -1;
+    fleet f;
+    ship whole, s;
+    muon_comm *comm = NULL;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    CHECK(level == MPI_THREAD_MULTIPLE, "this MPI has thread level %d only", level);
+    make_fleet(&f);
+    fleet_run_whole(&whole, &f, STEPS);
+    f.config.background = 1;
+    CHECK_OK(muon_mpi_create(&comm, MPI_COMM_WORLD));
+    CHECK_OK(ship_create(&s, &f, comm));
+    muon_result_init(&s.result, sizeof s.result);
+    for (int step = 1; step <= STEPS; step++) {
+        ship_fill_grads(&s, step);
+        CHECK_OK(muon_step_start(s.opt, &s.args, &s.result));
+        for (int all = 0; !all;) { /* until it is done on both */
+            int done = muon_step_is_done(s.opt);
+            MPI_Allreduce(&done, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        }
+        CHECK_OK(muon_step_wait(s.opt));
+    }
+    const char *wrong = ship_compare(&s, &whole);
+    CHECK(!wrong, "%s", wrong);
+    ship_destroy(&s);
+    ship_destroy(&whole);
+    muon_mpi_destroy(comm);
+    MPI_Finalize();
+}
+
+TEST(background_funneled)
+{
+    int level = -1;
+    fleet f;
+    ship s;
+    muon_comm *comm = NULL;
+    init(MPI_THREAD_FUNNELED);
+    MPI_Query_thread(&level);
+    make_fleet(&f);
+    f.config.background = 1;
+    CHECK_OK(muon_mpi_create(&comm, MPI_COMM_WORLD));
+    muon_status status = ship_create(&s, &f, comm);
+    if (level < MPI_THREAD_SERIALIZED)
+        CHECK_FAILS(status, MUON_E_ARG, "initialise it with MPI_THREAD_SERIALIZED");
+    else
+        CHECK_OK(status);
+    ship_destroy(&s);
     muon_mpi_destroy(comm);
     MPI_Finalize();
 }

@@ -327,7 +327,9 @@ void ship_fill_grads(ship *s, int step)
 muon_status ship_step(ship *s)
 {
     muon_result_init(&s->result, sizeof s->result);
-    return muon_step(s->opt, &s->args, &s->result);
+    if (!s->f->config.background) return muon_step(s->opt, &s->args, &s->result);
+    muon_status status = muon_step_start(s->opt, &s->args, &s->result);
+    return status == MUON_OK ? muon_step_wait(s->opt) : status;
 }
 
 muon_status ship_run(ship *s, int first, int last)
