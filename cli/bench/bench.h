@@ -6,6 +6,7 @@
 #define CLI_BENCH_BENCH_H
 
 #include "cli/core/compute.h"
+#include "muon/plan.h"
 
 typedef struct bench_sample {
     double seconds;
@@ -121,11 +122,26 @@ typedef struct bench_settings {
     int64_t ram_budget; /* bytes; 0: a quarter of the state */
     int repeat, as_table;
     double min_time;
+    const char *mesh, *models; /* of plan: */
+    int ranks_per_node;
 } bench_settings;
 
 /* Measures and prints. text: the problem as the user wrote it. Collective, but for offload. */
 int bench_ranks_run(const char *text, const model *m, const bench_settings *settings);
 int bench_save_run(const char *text, const model *m, const bench_settings *settings);
 int bench_offload_run(const char *text, const model *m, const bench_settings *settings);
+
+/* The same for a model of `muonctl plan`. */
+int bench_plan_check(const char *name, const bench_settings *settings);
+int bench_plan_run(const char *text, const char *name, const bench_settings *settings);
+
+/* ---- the machine as the plan sees it ------------------------------------------------------------ */
+
+/* Collective, on all ranks at once: flops per second of a rank, for the plan's matrices. */
+int bench_rates_compute(double *flops, const muon_plan *plan, const compute *how);
+/* Collective: both bandwidths, with ranks_per_node as it is in *m, and the seconds of a message of a byte,
+ * one way. Without other nodes, or with one rank in each, both are the same. One rank alone changes
+ * nothing. */
+int bench_rates_send(muon_machine *m, double *latency);
 
 #endif

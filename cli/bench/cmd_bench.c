@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bench_settings settings = {.dir = "/tmp", .repeat = 7, .min_time = 1};
+static bench_settings settings = {.dir = "/tmp", .repeat = 7, .min_time = 1, .ranks_per_node = 1};
 static muon_backend_info computes;
 static int list;
 static const char *ram_budget;
@@ -44,6 +44,25 @@ static const option options[] = {
      .target = &ram_budget,
      .standard = "a quarter of the state",
      .help = "offload: bytes of state in memory, such as 500M"},
+    {.name = "mesh",
+     .argument = "AXES",
+     .type = OPTION_TEXT,
+     .target = &settings.mesh,
+     .standard = "fsdp over all ranks",
+     .help = "plan: sizes of the axes, as for 'muonctl plan'"},
+    {.name = "ranks-per-node",
+     .argument = "N",
+     .type = OPTION_INTEGER,
+     .target = &settings.ranks_per_node,
+     .least = 1,
+     .most = 1000000,
+     .standard = "1",
+     .help = "plan: ranks that share a node"},
+    {.name = "models",
+     .argument = "FILE",
+     .type = OPTION_TEXT,
+     .target = &settings.models,
+     .help = "plan: read the shapes of models from FILE, as for 'muonctl plan'"},
     {.name = "table",
      .type = OPTION_FLAG,
      .target = &settings.as_table,
@@ -66,13 +85,17 @@ static const struct driver {
     const char *name, *grammar, *help;
     int many_ranks; /* under mpirun, too */
     int (*run)(const char *text, const model *m, const bench_settings *settings);
+    /* or, if MODEL is one of `muonctl plan` */
+    int (*run_planned)(const char *text, const char *name, const bench_settings *settings);
 } drivers[] = {
     {"ranks", "ranks:MODEL", "the same on all ranks of mpirun, against one of them", 1,
-     bench_ranks_run},
+     bench_ranks_run, NULL},
     {"save", "save:MODEL", "a checkpoint, saved and loaded, against one plain file", 1,
-     bench_save_run},
+     bench_save_run, NULL},
     {"offload", "offload:MODEL", "a step with its state in a file, against memory", 0,
-     bench_offload_run},
+     bench_offload_run, NULL},
+    {"plan", "plan:MODEL", "a step on all ranks, against what 'muonctl plan' predicts", 1, NULL,
+     bench_plan_run},
 };
 enum { NDRIVERS = sizeof drivers / sizeof drivers[0] };
 
@@ -117,8 +140,10 @@ static int check(const char *text)
     const model *m;
     const struct driver *own = find_driver(text, &rest);
     if (launch_size() > 1 && !(own && own->many_ranks))
-        return cli_misuse("'%s' needs a single process; under mpirun use ranks:MODEL or save:MODEL",
-                          text);
+        return cli_misuse(
+            "'%s' needs a single process; under mpirun use ranks:MODEL, save:MODEL or plan:MODEL",
+            text);
+    if (own && own->run_planned) return bench_plan_check(rest, &settings);
     if (own) return bench_model_find(rest, &m);
     const bench_kind *kind = find_kind(text, &rest);
     if (kind && *rest) return kind->check(rest);
@@ -200,6 +225,7 @@ static int bench(const char *text)
     const struct driver *own = find_driver(text, &rest);
     if (own) {
         const model *m;
+        if (own->run_planned) return own->run_planned(text, rest, &settings);
         DO(bench_model_find(rest, &m));
         return own->run(text, m, &settings);
     }
@@ -219,7 +245,7 @@ static int bench_all(int noperands, char **operands)
     DO(compute_resolve(&settings.how));
     DO(compute_ask(settings.how.backend, &computes));
     if (noperands == 0 && launch_size() > 1)
-        return cli_misuse("under mpirun name a problem: ranks:MODEL or save:MODEL");
+        return cli_misuse("under mpirun name a problem: ranks:MODEL, save:MODEL or plan:MODEL");
     if (ram_budget) DO(size_parse("ram-budget", ram_budget, &settings.ram_budget));
     int rated = noperands == 0; /* is there a row for the table? */
     const char *rest;
@@ -264,13 +290,15 @@ const command cmd_bench = {
         "kernels. The timed results are verified; a wrong one ends the run with exit code 1. Under "
         "mpirun, ranks:MODEL compares a step on all ranks with the same step on one of them, "
         "save:MODEL a checkpoint with a plain file of the same size, and offload:MODEL a step "
-        "whose state is in a file with one whose state is in memory. These three have their own "
-        "keys. Without PROBLEM, a standard list is run; --list prints it.",
+        "whose state is in a file with one whose state is in memory. plan:MODEL measures the "
+        "machine, predicts a step for it as 'muonctl plan' does, and measures the step. These four "
+        "have their own keys. Without PROBLEM, a standard list is run; --list prints it.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl bench ns:1024x4096 ns:64x192x512 adamw:50M step:gpt2-124m\n"
                "  muonctl bench ns:1024x4096@coefficients=polar_express,algorithm=gram --table\n"
                "  mpirun -n 2 muonctl bench ranks:gpt2-124m --threads 1\n"
+               "  mpirun -n 4 muonctl bench plan:gpt2-124m --mesh fsdp=2,tp=2 --threads 1 --table\n"
                "  muonctl bench offload:gpt2-350m --dir /scratch --ram-budget 400M --table",
     .run = run,
 };

@@ -303,7 +303,8 @@ Example:
   muonctl ckpt export checkpoints state.safetensors --to dion --prefix optimizer.state.
 $ muonctl bench --help
 Usage: muonctl bench [PROBLEM...] [--repeat N] [--min-time S] [--dir DIR]
-       [--ram-budget SIZE] [--table] [--list] [--threads N] [--backend NAME]
+       [--ram-budget SIZE] [--mesh AXES] [--ranks-per-node N] [--models FILE]
+       [--table] [--list] [--threads N] [--backend NAME]
 
 Runs each problem, alternating with the machine's own best: matrix products of
 its BLAS at 2048 cubed, or loops over memory. Prints a line of JSON for each:
@@ -313,8 +314,10 @@ hardware and software: cpu, backend, version, kernels. The timed results are
 verified; a wrong one ends the run with exit code 1. Under mpirun, ranks:MODEL
 compares a step on all ranks with the same step on one of them, save:MODEL a
 checkpoint with a plain file of the same size, and offload:MODEL a step whose
-state is in a file with one whose state is in memory. These three have their
-own keys. Without PROBLEM, a standard list is run; --list prints it.
+state is in a file with one whose state is in memory. plan:MODEL measures the
+machine, predicts a step for it as 'muonctl plan' does, and measures the step.
+These four have their own keys. Without PROBLEM, a standard list is run; --list
+prints it.
 
 Options:
   --repeat N            minimum number of runs of each problem; the best one
@@ -324,6 +327,11 @@ Options:
                         /tmp]
   --ram-budget SIZE     offload: bytes of state in memory, such as 500M
                         [default: a quarter of the state]
+  --mesh AXES           plan: sizes of the axes, as for 'muonctl plan'
+                        [default: fsdp over all ranks]
+  --ranks-per-node N    plan: ranks that share a node [default: 1]
+  --models FILE         plan: read the shapes of models from FILE, as for
+                        'muonctl plan'
   --table               print a table instead of JSON lines
   --list                print what PROBLEM can be
   --threads N           number of threads; results do not depend on it
@@ -336,6 +344,7 @@ Example:
   muonctl bench ns:1024x4096 ns:64x192x512 adamw:50M step:gpt2-124m
   muonctl bench ns:1024x4096@coefficients=polar_express,algorithm=gram --table
   mpirun -n 2 muonctl bench ranks:gpt2-124m --threads 1
+  mpirun -n 4 muonctl bench plan:gpt2-124m --mesh fsdp=2,tp=2 --threads 1 --table
   muonctl bench offload:gpt2-350m --dir /scratch --ram-budget 400M --table
 $ muonctl bench --list
 ns:[Bx]MxN[@name=value,...]  orthogonalize B matrices of M x N; names: coefficients, steps, algorithm ...
@@ -347,6 +356,7 @@ step:MODEL                   a whole step; models: gpt2-124m, gpt2-350m, gpt2-ti
 ranks:MODEL                  the same on all ranks of mpirun, against one of them
 save:MODEL                   a checkpoint, saved and loaded, against one plain file
 offload:MODEL                a step with its state in a file, against memory
+plan:MODEL                   a step on all ranks, against what 'muonctl plan' predicts
 
 without PROBLEM: ns:768x2048 ns:1024x4096 ns:2048x2048 ns:4096x1024 ns:64x192x512 adamw:50M momentum:50M update:50M step:gpt2-124m
 

@@ -188,6 +188,19 @@ refused "a mesh of more ranks than there are" "mesh 'dense': the axes up to 'fsd
 tensors make bad c:F32:4x4x4:nan
 refused "a NaN in the matrices of one rank" "rank 1: tensor 'c'" ranks 2 "$MUONCTL" ortho bad out
 refused "a benchmark of no known model" "bench: unknown model 'none'" ranks 2 "$MUONCTL" bench ranks:none
+refused "a plan of no known model" "none" ranks 2 "$MUONCTL" bench plan:none
+refused "a plan for more ranks" "--mesh: 'fsdp=3' has 3 ranks, but there are 2" \
+    ranks 2 "$MUONCTL" bench plan:gpt2-124m --mesh fsdp=3
+
+# ---- a prediction, with the machine as it is: the numbers vary, what is printed does not
+echo '{"toy": [{"name": "w", "layers": 3, "rows": 40, "cols": 24}]}' >toy.json
+for mesh in 2:fsdp=2 3:replicate=3 4:fsdp=2,tp=2; do
+    ranks "${mesh%%:*}" "$MUONCTL" bench plan:toy --models toy.json --mesh "${mesh#*:}" --repeat 1 --threads 1 >log 2>err ||
+        fail "bench plan:toy on ${mesh#*:}: $(cat err)"
+    grep -q '^{"problem":"plan:toy",.*"predicted":[0-9.e-]*,"seconds":[0-9.e-]*,"ratio":.*"median_of":1}$' log ||
+        fail "bench plan:toy on ${mesh#*:}: $(cat log)"
+done
+
 # Some launchers do not notice, and the job has to be ended.
 if limit=20 odd 1 "" "exit" "${step[@]}" --grads grads >log 2>err || [ -e out ]; then
     fail "a rank that is not muonctl: success"
