@@ -11,7 +11,7 @@ MAKEFLAGS += --no-print-directory
 build = cmake --preset $(1) && cmake --build --preset $(1) -j $(JOBS)
 
 .NOTPARALLEL: # CMake runs the jobs
-.PHONY: all demo test bench peers test-peers test-report lint format install install-library fuzz asan tsan test-mpich deps clean help
+.PHONY: all demo test bench peers test-peers test-report lint format install install-library fuzz asan tsan test-mpich test-hosts deps clean help
 
 all: ## build everything into build/; the tool is build/bin/muonctl
 	$(call build,release)
@@ -65,6 +65,10 @@ test-mpich: deps ## the tests on several ranks once more, over MPICH (make test 
 	scripts/install-deps mpich
 	$(call build,mpich)
 	scripts/run-tests mpich
+
+test-hosts: all ## on several hosts that are network namespaces of this machine
+	scripts/install-deps hosts
+	scripts/test-hosts || test $$? = 77 # no namespaces here: skipped
 
 deps: ## install the Debian packages that are missing
 	scripts/install-deps

@@ -153,5 +153,15 @@ tail -1 many/metrics.jsonl | grep -q '"validation_loss"' || fail "interrupted: n
 [ "$(ls stop | tail -1)" = "$(printf 'step-%08d' "$(grep -c . many/metrics.jsonl)")" ] ||
     fail "interrupted: its last step is not saved: $(ls stop)"
 
+# ---- one rank is stopped: after --timeout the run ends and names it
+
+rm -rf many pid.*
+ranks 2 ./rank.sh "${long[@]}" --model tiny --heads 2 --kv-heads 1 --out many --timeout 2 >out 2>err &
+job=$!
+until [ -s many/metrics.jsonl ] || ! kill -0 $job 2>/dev/null; do sleep 0.1; done
+kill -STOP "$(cat pid.1)"
+if wait $job; then fail "a rank is stopped: success"; fi
+grep -q '^muonctl: .*rank 1' err || fail "a rank is stopped: not named: $(cat err)"
+
 [ $failures = 0 ] && echo ok
 exit $((failures > 0))
