@@ -11,7 +11,7 @@ MAKEFLAGS += --no-print-directory
 build = cmake --preset $(1) && cmake --build --preset $(1) -j $(JOBS)
 
 .NOTPARALLEL: # CMake runs the jobs
-.PHONY: all demo test bench peers test-peers test-report lint format install install-library fuzz asan tsan test-mpich test-hosts deps clean help
+.PHONY: all demo test bench peers test-peers test-report wheel test-python lint format install install-library fuzz asan tsan test-mpich test-hosts deps clean help
 
 all: ## build everything into build/; the tool is build/bin/muonctl
 	$(call build,release)
@@ -30,6 +30,12 @@ peers: all ## beside PyTorch on the same tensors: agreement and times
 
 test-peers: all ## only the agreement with PyTorch, as a test
 	scripts/test-peers --check
+
+wheel: ## build the Python package: build/dist/libmuon-*.whl
+	scripts/wheel
+
+test-python: ## build the wheel, install it beside PyTorch, and test it
+	scripts/test-python
 
 lint: ## check format, static analysis, layers and scripts
 	scripts/install-deps lint

@@ -3,7 +3,13 @@
 # Look elsewhere with -DCMAKE_PREFIX_PATH=... or -DBLIS_INCLUDE_DIR=... -DBLIS_LIBRARY=...
 
 find_path(BLIS_INCLUDE_DIR blis.h PATH_SUFFIXES blis-serial blis)
-find_library(BLIS_LIBRARY blis PATH_SUFFIXES blis-serial)
+# A Python package carries its BLIS with it.
+if(SKBUILD)
+    set(blis_names libblis.a blis)
+else()
+    set(blis_names blis)
+endif()
+find_library(BLIS_LIBRARY NAMES ${blis_names} PATH_SUFFIXES blis-serial)
 mark_as_advanced(BLIS_INCLUDE_DIR BLIS_LIBRARY)
 
 if(BLIS_INCLUDE_DIR AND BLIS_LIBRARY)
