@@ -17,7 +17,8 @@ PyMODINIT_FUNC PyInit__core(void)
     if (PyModule_AddStringConstant(module, "version", muon_version()) < 0 ||
         core_add_fields(module) < 0 ||
         core_add_plan(module) < 0 ||
-        core_add_route(module) < 0)
+        core_add_route(module) < 0 ||
+        core_add_transport(module) < 0)
         Py_CLEAR(module);
     return module;
 }
