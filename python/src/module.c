@@ -15,10 +15,9 @@ PyMODINIT_FUNC PyInit__core(void)
     PyObject *module = PyModule_Create(&definition);
     if (!module) return NULL;
     if (PyModule_AddStringConstant(module, "version", muon_version()) < 0 ||
-        core_add_fields(module) < 0 ||
-        core_add_plan(module) < 0 ||
-        core_add_route(module) < 0 ||
-        core_add_transport(module) < 0)
+        core_add_fields(module) < 0 || core_add_plan(module) < 0 || core_add_route(module) < 0 ||
+        core_add_transport(module) < 0 || core_add_optimizer(module) < 0 ||
+        core_add_checkpoint(module) < 0)
         Py_CLEAR(module);
     return module;
 }
