@@ -1,0 +1,1 @@
+"""The ranks of an optimizer: where tensors lie, and how messages travel."""
