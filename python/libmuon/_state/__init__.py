@@ -1,0 +1,1 @@
+"""The state: tensors, state dicts and checkpoints."""
