@@ -8,7 +8,7 @@ import sys
 import torch
 from safetensors.torch import load_file
 
-import libmuon
+import clib
 import peers
 
 SHAPES = ((256, 640), (640, 256), (384, 384), (1, 64), (64, 1))
@@ -17,12 +17,12 @@ SHAPES = ((256, 640), (640, 256), (384, 384), (1, 64), (64, 1))
 def the_ctypes_mirror_has_the_fields_of_the_header(env):
     text = (env.root / "include/muon/muon.h").read_text()
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-    for name, mirror in libmuon.MIRRORS.items():
+    for name, mirror in clib.MIRRORS.items():
         body = re.search(rf"struct {name} {{(.*?)\n}} {name};", text, flags=re.DOTALL).group(1)
         declared = [re.findall(r"[a-z]\w*", re.sub(r"\[.*", "", d)) for d in re.split("[;,]", body)]
         want, got = [d[-1] for d in declared if d], [field for field, _ in mirror._fields_]
         assert got == want, f"{name}: {got} != {want}"
-    return f"{len(libmuon.MIRRORS)} structs"
+    return f"{len(clib.MIRRORS)} structs"
 
 
 def orthogonalization_is_torchs_formula(env):
@@ -35,7 +35,7 @@ def orthogonalization_is_torchs_formula(env):
             in_f64 = peers.newton_schulz(x.double(), coefficients)
             for algorithm in ("auto", "standard", "symmetric", "gram"):
                 settings = dict(coefficients=name, algorithm=algorithm, eps_mode="clamp")
-                ortho = libmuon.Ortho(env.library, shape, env.threads, **settings)
+                ortho = clib.Ortho(env.library, shape, env.threads, **settings)
                 got = ortho(torch.empty(shape), x)
                 for want, limit in ((in_f32, 1e-4), (in_f64, 2e-5)):
                     error = peers.relative(got, want)
@@ -46,7 +46,7 @@ def orthogonalization_is_torchs_formula(env):
 
 def a_batch_is_orthogonalized_matrix_by_matrix(env):
     x = torch.randn(5, 48, 96) * torch.logspace(-3, 3, 5).reshape(5, 1, 1)
-    ortho = libmuon.Ortho(env.library, x.shape, env.threads, coefficients="original")
+    ortho = clib.Ortho(env.library, x.shape, env.threads, coefficients="original")
     got = ortho(torch.empty(x.shape), x)
     worst = max(peers.relative(g, peers.newton_schulz(m.double())) for g, m in zip(got, x))
     assert worst <= 2e-5, f"difference {worst:.2e}"
@@ -67,7 +67,7 @@ def five_steps_of_torch_muon_are_the_preset_torch(env):
             )
             settings = dict(lr=0.02, weight_decay=0.3, nesterov=int(nesterov), lr_mode=lr_mode)
             group = env.library.group(preset="torch", **settings)
-            opt = libmuon.Optimizer(env.library, ours, grads, group, env.threads)
+            opt = clib.Optimizer(env.library, ours, grads, group, env.threads)
             for _ in range(5):
                 for p, g in zip(theirs, grads):
                     g.normal_()
@@ -91,7 +91,7 @@ def ten_steps_of_torch_adamw_are_ours(env):
         ours = [w.clone() for w in start]
         grads = [torch.empty_like(w) for w in start]
         adamw = torch.optim.AdamW(theirs, **ADAMW_SETTINGS, **ADAMW[kind])
-        opt = libmuon.Optimizer(env.library, ours, grads, adamw_group(env.library), env.threads)
+        opt = clib.Optimizer(env.library, ours, grads, adamw_group(env.library), env.threads)
         for _ in range(10):
             for p, g in zip(theirs, grads):
                 g.normal_()

@@ -22,7 +22,7 @@ sys.dont_write_bytecode = True
 import torch
 
 import agreement
-import libmuon
+import clib
 import test_checkpoints
 import test_files
 import timing
@@ -104,7 +104,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         env = argparse.Namespace(
             root=ROOT,
-            library=libmuon.Library(args.library),
+            library=clib.Library(args.library),
             muonctl=args.muonctl,
             scratch=pathlib.Path(scratch),
             threads=torch.get_num_threads(),

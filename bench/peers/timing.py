@@ -10,7 +10,7 @@ import time
 import torch
 
 import agreement
-import libmuon
+import clib
 import peers
 
 SLEEP, LONG = 0.02, 20  # seconds
@@ -67,7 +67,7 @@ def orthogonalization(env):
         x = torch.randn(shape)
         out = {name: torch.empty(shape) for name in ("original", "you")}
         ortho = {
-            name: libmuon.Ortho(env.library, shape, env.threads, coefficients=name) for name in out
+            name: clib.Ortho(env.library, shape, env.threads, coefficients=name) for name in out
         }
         contenders = {
             "torch f32": lambda: peers.newton_schulz(x),
@@ -96,7 +96,7 @@ def muon_step(env):
         p.grad = g
     muon = torch.optim.Muon(theirs)
     group = env.library.group(preset="torch")
-    opt = libmuon.Optimizer(env.library, ours, grads, group, env.threads)
+    opt = clib.Optimizer(env.library, ours, grads, group, env.threads)
 
     def step_in_f32():
         with peers.in_f32():
@@ -121,7 +121,7 @@ def adamw_step(env):
         for kind, flags in agreement.ADAMW.items()
     }
     group = agreement.adamw_group(env.library)
-    opt = libmuon.Optimizer(
+    opt = clib.Optimizer(
         env.library, [p.data for p in params], [p.grad for p in params], group, env.threads
     )
     fused = contenders["torch AdamW fused"]

@@ -56,6 +56,8 @@ class Group(c.Structure):
         ("algorithm", c.c_int),
         ("ns_eps", c.c_double),
         ("eps_mode", c.c_int),
+        ("normalization", c.c_int),
+        ("norm_scale", c.c_double),
         ("polar_lower", c.c_double),
         ("polar_safety", c.c_double),
         ("polar_cushion", c.c_double),
@@ -65,6 +67,9 @@ class Group(c.Structure):
         ("beta2", c.c_double),
         ("adam_eps", c.c_double),
         ("adam_eps_mode", c.c_int),
+        ("decay_form", c.c_int),
+        ("cautious_decay", c.c_int),
+        ("bias_correction", c.c_int),
     ]
 
 
@@ -74,6 +79,7 @@ class Machine(c.Structure):
         ("node_bandwidth", c.c_double),
         ("bandwidth", c.c_double),
         ("ranks_per_node", c.c_int64),
+        ("latency", c.c_double),
     ]
 
 
@@ -109,6 +115,14 @@ class Config(c.Structure):
         ("offload_dir", c.c_char_p),
         ("offload_budget", c.c_int64),
         ("offload_cached", c.c_int64),
+        ("state", c.c_void_p),
+        ("grad_fetch", c.c_void_p),
+        ("grad_budget", c.c_int64),
+        ("team_max", c.c_int64),
+        ("team_min", c.c_int64),
+        ("skip_norm", c.c_double),
+        ("background", c.c_int),
+        ("peers_max", c.c_int64),
     ]
 
 
@@ -122,6 +136,8 @@ class StepArgs(c.Structure):
         ("buffers", c.POINTER(Buffers)),
         ("max_logits", c.c_void_p),
         ("grad_scale", c.c_double),
+        ("grad_norm", c.c_double),
+        ("finite", c.c_int),
     ]
 
 
