@@ -25,6 +25,7 @@ import agreement
 import clib
 import test_checkpoints
 import test_files
+import test_schemes
 import timing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -49,7 +50,8 @@ def arguments():
 
 def run_checks(env):
     passed = failed = 0
-    for check in (*agreement.CHECKS, *test_files.CHECKS, *test_checkpoints.CHECKS):
+    modules = (agreement, test_files, test_checkpoints, test_schemes)
+    for check in (check for module in modules for check in module.CHECKS):
         name = check.__name__.replace("_", " ")
         torch.manual_seed(0)
         try:
