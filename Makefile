@@ -2,6 +2,8 @@
 
 PREFIX ?= /usr/local
 SECONDS ?= 600
+# Options of ctest for make asan: -R NAME, -LE mpi
+TESTS ?=
 JOBS ?= $(shell nproc)
 # Used for a new build directory; one that exists keeps what it was made with.
 export CMAKE_GENERATOR ?= $(if $(shell command -v ninja),Ninja,Unix Makefiles)
@@ -58,7 +60,7 @@ fuzz: ## fuzz each hostile-input parser for SECONDS (default 600)
 
 asan: deps ## tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(call build,asan)
-	scripts/run-tests asan
+	scripts/run-tests asan $(TESTS)
 
 tsan: deps ## tests where threads meet, under ThreadSanitizer
 	$(call build,tsan)
