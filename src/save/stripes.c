@@ -12,9 +12,9 @@
 #define STRIPE_LEAST ((int64_t)4 << 10)
 #define STAGED_MOST  ((int64_t)64 << 20) /* bytes of a round, where state is in a file */
 
-static const plan_param *param_of(const stripes *s, size_t tensor)
+static tensor_layout layout_of(const stripes *s, size_t tensor)
 {
-    return &s->tensors->opt->plan->params[s->tensors->list[tensor].param];
+    return muon__tensor_layout(s->tensors, tensor);
 }
 
 /* ---- Cells of a stripe */
@@ -26,18 +26,18 @@ static uint64_t turn_of(const stripe *of)
 
 void muon__stripe_walk(stripe_walk *walk, const stripes *s, const stripe *of)
 {
-    const plan_param *p = param_of(s, of->tensor);
-    *walk = (stripe_walk){.in = s, .of = of, .l = p->layout};
+    tensor_layout t = layout_of(s, of->tensor);
+    *walk = (stripe_walk){.in = s, .of = of, .l = t.layout};
     box query = {{0}, {0}};
-    muon__runs_cover(&query, p->shape, p->ndim, of->begin, of->end);
-    muon__layout_walk(&walk->cells, p->layout, &query);
+    muon__runs_cover(&query, t.shape, t.ndim, of->begin, of->end);
+    muon__layout_walk(&walk->cells, t.layout, &query);
 }
 
 runs muon__stripe_runs(const stripe_walk *walk)
 {
-    const plan_param *p = param_of(walk->in, walk->of->tensor);
+    tensor_layout t = layout_of(walk->in, walk->of->tensor);
     runs r;
-    muon__runs_start(&r, p->shape, p->ndim, &walk->b, walk->of->begin, walk->of->end);
+    muon__runs_start(&r, t.shape, t.ndim, &walk->b, walk->of->begin, walk->of->end);
     return r;
 }
 
@@ -92,18 +92,18 @@ char *muon__stripe_memory(const stripe_walk *walk)
 
 /* A holder of an element that is drawn from the stripe: who has much of it is drawn often, and of
  * replicas each in turn. */
-static int draw_owner(const plan_param *p, const stripe *of)
+static int draw_owner(const tensor_layout *t, const stripe *of)
 {
     uint64_t turn = turn_of(of);
     int64_t at = of->begin + (int64_t)(turn % (uint64_t)(of->end - of->begin));
     box query = {{0}, {0}};
     layout_walk cells;
     size_t cell = 0;
-    muon__runs_cover(&query, p->shape, p->ndim, at, at + 1);
-    muon__layout_walk(&cells, p->layout, &query);
+    muon__runs_cover(&query, t->shape, t->ndim, at, at + 1);
+    muon__layout_walk(&cells, t->layout, &query);
     muon__layout_next(&cells, &cell);
-    int holders = muon__layout_nholders(p->layout, cell);
-    return muon__layout_holder(p->layout, cell, (int)((turn >> 32) % (uint64_t)holders));
+    int holders = muon__layout_nholders(t->layout, cell);
+    return muon__layout_holder(t->layout, cell, (int)((turn >> 32) % (uint64_t)holders));
 }
 
 /* What this rank sends or receives for a stripe. */
@@ -111,7 +111,7 @@ static void count_messages(const stripes *s, stripe *of)
 {
     int me = s->tensors->opt->comm.rank, owned = of->owner == me;
     int64_t element = (int64_t)s->tensors->list[of->tensor].element;
-    if (!owned && muon__layout_ncells_of(param_of(s, of->tensor)->layout, me) == 0) return;
+    if (!owned && muon__layout_ncells_of(layout_of(s, of->tensor).layout, me) == 0) return;
     stripe_walk walk;
     for (muon__stripe_walk(&walk, s, of); muon__stripe_next(&walk);) {
         int all = muon__layout_nholders(walk.l, walk.cell);
@@ -148,11 +148,12 @@ static int64_t choose_bytes(const stripes *s)
 static void cut_tensor(stripes *s, size_t tensor, int64_t bytes, int64_t *rounds)
 {
     const saved_tensor *t = &s->tensors->list[tensor];
+    tensor_layout in = layout_of(s, tensor);
     int64_t length = bytes / (int64_t)t->element;
     for (int64_t begin = 0; begin < t->numel; begin += length) {
         int64_t end = t->numel - begin < length ? t->numel : begin + length;
         stripe of = {.tensor = tensor, .begin = begin, .end = end};
-        of.owner = draw_owner(param_of(s, tensor), &of);
+        of.owner = draw_owner(&in, &of);
         of.round = rounds[of.owner]++;
         count_messages(s, &of);
         if (of.messages == 0 && of.owner != s->tensors->opt->comm.rank) continue;

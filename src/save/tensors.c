@@ -83,15 +83,21 @@ void muon__tensors_destroy(saved_tensors *tensors)
 muon_checkpoint_tensor muon__tensor_describe(const saved_tensors *tensors, size_t index)
 {
     const saved_tensor *t = &tensors->list[index];
-    const plan_param *p = &tensors->opt->plan->params[t->param];
     muon_checkpoint_tensor out = {.name = t->name,
                                   .dtype = word_of(t->dtype),
                                   .bytes = t->numel * (int64_t)t->element,
                                   .is_weight = t->what == TENSOR_WEIGHT};
     if (t->what == TENSOR_STEP) return out;
-    out.ndim = p->ndim;
-    memcpy(out.shape, p->shape, sizeof out.shape);
+    tensor_layout in = muon__tensor_layout(tensors, index);
+    out.ndim = in.ndim;
+    memcpy(out.shape, in.shape, (size_t)in.ndim * sizeof *in.shape);
     return out;
+}
+
+tensor_layout muon__tensor_layout(const saved_tensors *tensors, size_t index)
+{
+    const plan_param *p = &tensors->opt->plan->params[tensors->list[index].param];
+    return (tensor_layout){p->layout, p->ndim, p->shape};
 }
 
 void *muon__tensor_at(const saved_tensors *tensors, size_t index, int64_t at)

@@ -32,6 +32,14 @@ void muon__tensors_destroy(saved_tensors *tensors); /* zeroed is fine */
 /* As a checkpoint describes it; the name is borrowed. */
 muon_checkpoint_tensor muon__tensor_describe(const saved_tensors *tensors, size_t index);
 
+/* Which rank has which of its elements. */
+typedef struct tensor_layout {
+    const layout *layout;
+    int ndim;
+    const int64_t *shape;
+} tensor_layout;
+tensor_layout muon__tensor_layout(const saved_tensors *tensors, size_t index);
+
 /* Elements of this rank's shard. Not for TENSOR_STEP, which has no shards. */
 void *muon__tensor_at(const saved_tensors *tensors, size_t index, int64_t at); /* NULL: in a file */
 muon_status muon__tensor_read(const saved_tensors *tensors, size_t index, int64_t at, int64_t n,
