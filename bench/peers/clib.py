@@ -70,6 +70,13 @@ class Group(c.Structure):
         ("decay_form", c.c_int),
         ("cautious_decay", c.c_int),
         ("bias_correction", c.c_int),
+        ("equalize", c.c_int),
+        ("adaptive", c.c_int),
+        ("renormalize", c.c_int),
+        ("second_moment", c.c_int),
+        ("second_beta", c.c_double),
+        ("second_eps", c.c_double),
+        ("second_eps_mode", c.c_int),
     ]
 
 

@@ -340,6 +340,20 @@ typedef enum muon_decay_form {
     MUON_DECAY_PALM /* lr^2 weight_decay W */
 } muon_decay_form;
 
+/* Second moments of O, by which its parts are divided, with V = V + (1 - second_beta)(S - V) in every
+ * step. `rows` and `long_side` then give O the Frobenius norm that it had (NorMuon). */
+typedef enum muon_second_moment {
+    MUON_SECOND_NONE,
+    MUON_SECOND_ROWS,      /* S: for each row of a matrix, the mean of its O^2 */
+    MUON_SECOND_LONG_SIDE, /* the same for each row or column, of which there are more */
+    MUON_SECOND_ELEMENTS   /* S = O^2 (AdaMuon) */
+} muon_second_moment;
+
+typedef enum muon_second_eps {
+    MUON_SECOND_EPS_ADD,  /* O / (sqrt(V) + eps), the default */
+    MUON_SECOND_EPS_CLAMP /* O / sqrt(max(V, eps)) */
+} muon_second_eps;
+
 /* Parameters that share a rule and its settings. Muon, for each logical matrix:
  *     G = grad * clip / grad_scale;  M, U by momentum_form;  O = orthogonalize(U)
  *     W = W (1 - lr weight_decay) - lr * factor * lr_scale * O
@@ -385,6 +399,14 @@ typedef struct muon_group {
     /* 1: M and G are divided by the sums of their weights, for MUON_EMA in its step number t:
      * U = mu M / (1 - mu^(t+1)) + (1 - mu) G / (1 - mu^t); without Nesterov U = M / (1 - mu^t). */
     int bias_correction;
+    /* Stages on whole matrices, in this order; fixed at creation. A matrix that has one is never
+     * shared by a team. */
+    int equalize; /* 1: rows of U get the norm |U|_F / sqrt(rows) before orthogonalization (MuonEq) */
+    int adaptive;    /* 1: O is multiplied by the sum of U * O (PolarGrad) */
+    int renormalize; /* 1: O is multiplied by sqrt(min(rows, cols)) / |O|_F (Muon+) */
+    muon_second_moment second_moment;
+    double second_beta, second_eps; /* 0.95, 1e-8 */
+    muon_second_eps second_eps_mode;
 } muon_group;
 
 MUON_API void muon_group_init(muon_group *group, size_t struct_size);
@@ -702,14 +724,15 @@ typedef enum muon_skip {
 
 typedef struct muon_result {
     size_t struct_size;
-    int applied;                /* 0: the step was skipped and no bit of weights or state changed */
-    muon_skip skip;             /* why it was skipped */
-    const char *skip_param;     /* the first parameter that caused it, or NULL; borrowed */
-    int64_t nonfinite_params;   /* number of parameters with a NaN or infinity */
-    int64_t missing_params;     /* number without a gradient (MUON_MISSING_GRAD_SKIP) */
-    double grad_norm;           /* global, unscaled, before clipping; NaN: unknown */
-    double clip_coef;           /* 1, or clip_norm / grad_norm if that is smaller */
-    double update_rms;          /* root mean square of lr * factor * O over Muon's elements */
+    int applied;              /* 0: the step was skipped and no bit of weights or state changed */
+    muon_skip skip;           /* why it was skipped */
+    const char *skip_param;   /* the first parameter that caused it, or NULL; borrowed */
+    int64_t nonfinite_params; /* number of parameters with a NaN or infinity */
+    int64_t missing_params;   /* number without a gradient (MUON_MISSING_GRAD_SKIP) */
+    double grad_norm;         /* global, unscaled, before clipping; NaN: unknown */
+    double clip_coef;         /* 1, or clip_norm / grad_norm if that is smaller */
+    /* Root mean square of lr * factor * O over Muon's elements, before MUON_SECOND_ELEMENTS divides. */
+    double update_rms;
     int64_t matrices;           /* logical matrices orthogonalized */
     int64_t nonfinite_matrices; /* those whose U or O was not finite: their update is 0 */
     int64_t clipped_heads;      /* heads above the QK threshold (also in log-only mode) */
@@ -775,7 +798,10 @@ MUON_API muon_status muon_opt_set_qk_clip(muon_opt *opt, double threshold, int l
  * you may read and write it between steps. muon/checkpoint.h saves and loads it. The names are
  * <param>.momentum_buffer for Muon, <param>.exp_avg and <param>.exp_avg_sq for AdamW, and
  * <param>.exp_avg for Lion, with the shape of the parameter; and <param>.step, a MUON_I64 scalar:
- * the number of steps applied to that parameter. */
+ * the number of steps applied to that parameter. With second_moment there is <param>.second_moment,
+ * too. For MUON_SECOND_ELEMENTS it has the shape of the parameter; otherwise it is a list, with the
+ * rows (or columns) of one matrix after the other, in the order of batch, rows and columns, and a rank
+ * has those of the matrices that it owns. */
 typedef struct muon_tensor {
     const char *name; /* borrowed */
     muon_dtype dtype;
@@ -816,6 +842,10 @@ typedef struct muon_state_buffers {
     void *momentum;              /* Muon: momentum_dtype */
     float *exp_avg, *exp_avg_sq; /* AdamW */
     int64_t *step;               /* Muon and AdamW: the steps applied so far */
+    /* Muon with second_moment. MUON_SECOND_ELEMENTS: of this shard; otherwise of the matrices that this
+     * rank owns, one after the other (muon_matrix.second_moments; all, with MUON_PATH_REFERENCE), and
+     * NULL leaves them to the optimizer. */
+    float *second_moment;
 } muon_state_buffers;
 
 /* Binds other memory, [nparams], between any two steps: what is in it is the state from now on. Use
@@ -823,9 +853,10 @@ typedef struct muon_state_buffers {
  * collective. If state is NULL, the optimizer copies the state into memory of its own, and yours is
  * free. On failure nothing changes. A save under way (muon_save_start) has its own copy.
  *
- * While state is offloaded, your memory is not used, and you may free it. When the state comes back,
- * muon_offload writes it to the memory that was bound last; so bind the memory it is to come back to
- * first, or NULL. muon_destroy does not bring it back. */
+ * While state is offloaded, your memory is not used, and you may free it, but for lists
+ * of second moments, which stay in memory. When the state comes back, muon_offload writes it to
+ * the memory that was bound last; so bind the memory it is to come back to first, or NULL.
+ * muon_destroy does not bring it back. */
 MUON_API muon_status muon_state_bind(muon_opt *opt, const muon_state_buffers *state);
 
 /* Collective. Moves this rank's state to an anonymous file in dir, with at most ram_budget bytes of

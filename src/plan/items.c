@@ -2,6 +2,7 @@
 #include "base/digest.h"
 #include "base/memory.h"
 #include "plan/plan.h"
+#include "variant/variant.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -107,8 +108,11 @@ static muon_status find_class(int32_t *out, class_table *t, muon_plan *plan,
                               const plan_param *param, int64_t rows, int64_t cols)
 {
     if (2 * plan->nclasses + 2 > t->size) TRY(grow(t, plan));
-    plan_class wanted = {
-        .group = param->group, .rows = rows, .cols = cols, .transposed = param->spec.transposed};
+    plan_class wanted = {.group = param->group,
+                         .rows = rows,
+                         .cols = cols,
+                         .transposed = param->spec.transposed,
+                         .whole = muon__variant_is_on(&plan->groups[param->group])};
     size_t slot = find_slot(t, plan->classes, &wanted);
     if (t->slots[slot] == 0) {
         plan->classes[plan->nclasses++] = wanted;

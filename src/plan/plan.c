@@ -8,6 +8,7 @@
 #include "plan/predict/predict.h"
 #include "rule/config.h"
 #include "rule/group.h"
+#include "variant/variant.h"
 
 #include <stdlib.h>
 
@@ -20,6 +21,11 @@ double muon__plan_class_factor(const plan_class *class, const muon_group *group)
 {
     return class->transposed ? muon__lr_factor(group, class->cols, class->rows)
                              : muon__lr_factor(group, class->rows, class->cols);
+}
+
+int64_t muon__plan_class_scratch(const muon_plan *plan, const plan_class *class)
+{
+    return plan->config.orthogonalize ? 0 : muon__ns_scratch(class->rows, class->cols);
 }
 
 /* Ranks that run on the same processors share them: more threads than processors only get in each
@@ -208,18 +214,20 @@ muon_status muon_plan_get_matrix(const muon_plan *plan, size_t index, muon_matri
     const muon_group *group = &plan->groups[class->group];
     ns_plan ns;
     TRY(muon__plan_class_ns(&ns, class, group));
-    muon_matrix found = {.param = item->param,
-                         .rows = class->rows,
-                         .cols = class->cols,
-                         .batch = item->batch,
-                         .row = item->rows.start,
-                         .col = item->cols.start,
-                         .factor = muon__plan_class_factor(class, group),
-                         .flops = class->flops,
-                         .algorithm = ns.algorithm,
-                         .owner = item->owner,
-                         .wave = item->wave,
-                         .team = team_size(plan, item)};
+    muon_matrix found = {
+        .param = item->param,
+        .rows = class->rows,
+        .cols = class->cols,
+        .batch = item->batch,
+        .row = item->rows.start,
+        .col = item->cols.start,
+        .factor = muon__plan_class_factor(class, group),
+        .flops = class->flops,
+        .algorithm = ns.algorithm,
+        .owner = item->owner,
+        .wave = item->wave,
+        .team = team_size(plan, item),
+        .second_moments = muon__variant_second(group, class->rows, class->cols, class->transposed)};
     return muon__struct_store(matrix, matrix_size, &found, sizeof found, "muon_matrix");
 }
 

@@ -35,6 +35,7 @@ typedef struct plan_class {
     int group;
     int64_t rows, cols;
     int transposed;
+    int whole;     /* a variant looks at whole matrices: no teams */
     int small;     /* runs on one thread beside others; else all threads share it */
     double flops;  /* of one orthogonalization, with the settings the plan was made with */
     int64_t alone; /* so many matrices have one owner */
@@ -139,13 +140,17 @@ void muon__plan_free_group(muon_group *group);
 /* The Newton-Schulz plan and the lr factor of a class under these settings. */
 muon_status muon__plan_class_ns(ns_plan *out, const plan_class *class, const muon_group *group);
 double muon__plan_class_factor(const plan_class *class, const muon_group *group);
+/* Floats of scratch for the iteration; those of variants follow them. */
+int64_t muon__plan_class_scratch(const muon_plan *plan, const plan_class *class);
 
-/* Bytes of state per element, without the step counter; 0 for a frozen parameter. */
+/* Bytes of state per element, without the step counter and what a matrix has for each row; 0 for a
+ * frozen parameter. */
 static inline int64_t muon__plan_state_bytes(const muon_plan *plan, const plan_param *param)
 {
     switch (param->rule) {
     case MUON_RULE_MUON:
-        return plan->groups[param->group].momentum_dtype == MUON_BF16 ? 2 : 4;
+        return (plan->groups[param->group].momentum_dtype == MUON_BF16 ? 2 : 4) +
+               (plan->groups[param->group].second_moment == MUON_SECOND_ELEMENTS ? 4 : 0);
     case MUON_RULE_ADAMW:
         return 8;
     case MUON_RULE_LION:

@@ -33,6 +33,8 @@ static const muon_group defaults = {
     .beta2 = 0.95,
     .adam_eps = 1e-8,
     .adam_eps_mode = MUON_ADAM_EPS_CORRECTED,
+    .second_beta = 0.95,
+    .second_eps = 1e-8,
 };
 
 void muon_group_init(muon_group *group, size_t struct_size)
@@ -143,6 +145,8 @@ static muon_status check_products(const muon_group *group)
             "lr %g times lr_scale %g is infinite in f32", group->lr, group->lr_scale);
     REQUIRE(group->adam_eps == 0 || (float)group->adam_eps > 0, E_VALUE,
             "adam_eps is %g, which is 0 in f32", group->adam_eps);
+    REQUIRE((float)group->second_eps > 0, E_VALUE, "second_eps is %g, which is 0 in f32",
+            group->second_eps);
     return MUON_OK;
 }
 

@@ -17,7 +17,9 @@ _Static_assert(sizeof(muon_rule) == sizeof(int) && sizeof(muon_dtype) == sizeof(
                    sizeof(muon_algorithm) == sizeof(int) && sizeof(muon_eps_mode) == sizeof(int) &&
                    sizeof(muon_normalization) == sizeof(int) &&
                    sizeof(muon_lr_mode) == sizeof(int) && sizeof(muon_adam_eps) == sizeof(int) &&
-                   sizeof(muon_decay_form) == sizeof(int),
+                   sizeof(muon_decay_form) == sizeof(int) &&
+                   sizeof(muon_second_moment) == sizeof(int) &&
+                   sizeof(muon_second_eps) == sizeof(int),
                "an enum of muon_group is not an int");
 
 /* Their values count from 0, or from `first`. */
@@ -34,6 +36,8 @@ static const char *const eps_modes[] = {"relative", "add", "clamp", NULL};
 static const char *const normalizations[] = {"frobenius", "schatten4", "aol", NULL};
 static const char *const adam_eps_modes[] = {"corrected", "raw", NULL};
 static const char *const decay_forms[] = {"decoupled", "independent", "l2", "palm", NULL};
+static const char *const second_moments[] = {"none", "rows", "long_side", "elements", NULL};
+static const char *const second_eps_modes[] = {"add", "clamp", NULL};
 
 #define AT(field)         .public.name = #field, .offset = offsetof(muon_group, field)
 #define REAL              .public.type = MUON_FIELD_DOUBLE, .low = 0
@@ -100,6 +104,20 @@ static const group_field fields[] = {
      SAYS("W decays only where the update does not grow it; not with l2", "false")},
     {AT(bias_correction), FLAG, OF_MUON,
      SAYS("with ema: momentum and gradient are divided by the sums of their weights", "false")},
+    {AT(equalize), FLAG, FIXED, OF_MUON,
+     SAYS("rows of a matrix get the same norm before orthogonalization (MuonEq)", "false")},
+    {AT(adaptive), FLAG, FIXED, OF_MUON,
+     SAYS("O is multiplied by the sum of U O, its matrix's nuclear norm (PolarGrad)", "false")},
+    {AT(renormalize), FLAG, FIXED, OF_MUON,
+     SAYS("O gets the norm sqrt(min(rows, cols)) (Muon+)", "false")},
+    {AT(second_moment), CHOICE(second_moments), FIXED, OF_MUON,
+     SAYS("O is divided by roots of second moments: none, rows or long_side (NorMuon), elements "
+          "(AdaMuon)",
+          "none")},
+    {AT(second_beta), BELOW_ONE, OF_MUON, SAYS("decay of second moments", "0.95")},
+    {AT(second_eps), POSITIVE, OF_MUON, SAYS("keeps what O is divided by from being 0", "1e-8")},
+    {AT(second_eps_mode), CHOICE(second_eps_modes), OF_MUON,
+     SAYS("second_eps: add (to the root) or clamp (the second moment from below)", "add")},
 };
 
 const group_field *muon__group_field_at(size_t i)

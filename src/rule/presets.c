@@ -90,7 +90,10 @@ static const char *preset_name_at(const void *table, size_t i)
 /* Storage, and how the same polynomial is evaluated, are no part of an update rule. */
 static int is_kept(const group_field *field)
 {
-    return field->public.is_fixed || strcmp(field->public.name, "algorithm") == 0;
+    static const char *const kept[] = {"rule", "momentum_dtype", "algorithm"};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (strcmp(field->public.name, kept[i]) == 0) return 1;
+    return 0;
 }
 
 /* Every field of the group's rule gets its default, so that no variant of before stays switched on. */

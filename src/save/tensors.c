@@ -17,7 +17,9 @@ static muon_status add(saved_tensors *tensors, size_t param, int what, muon_dtyp
     *t = (saved_tensor){.param = param,
                         .what = what,
                         .dtype = dtype,
-                        .numel = what == TENSOR_STEP ? 1 : p->numel,
+                        .numel = what == TENSOR_STEP     ? 1
+                                 : what == STATE_VECTORS ? tensors->opt->vectors.shape[param]
+                                                         : p->numel,
                         .element = muon__dtype_bytes(dtype)};
     TRY(CALLOC(&t->name, length, "names of tensors"));
     memcpy(t->name, p->name, strlen(p->name));
@@ -96,8 +98,10 @@ muon_checkpoint_tensor muon__tensor_describe(const saved_tensors *tensors, size_
 
 tensor_layout muon__tensor_layout(const saved_tensors *tensors, size_t index)
 {
-    const plan_param *p = &tensors->opt->plan->params[tensors->list[index].param];
-    return (tensor_layout){p->layout, p->ndim, p->shape};
+    const saved_tensor *t = &tensors->list[index];
+    const plan_param *p = &tensors->opt->plan->params[t->param];
+    if (t->what != STATE_VECTORS) return (tensor_layout){p->layout, p->ndim, p->shape};
+    return (tensor_layout){muon__state_layout(tensors->opt, t->param, STATE_VECTORS), 1, &t->numel};
 }
 
 void *muon__tensor_at(const saved_tensors *tensors, size_t index, int64_t at)

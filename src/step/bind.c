@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static const char *const part_names[STATE_PARTS] = {"momentum", "exp_avg", "exp_avg_sq"};
+static const char *const part_names[STATE_SHARDED] = {"momentum", "exp_avg", "exp_avg_sq",
+                                                      "second_moment"};
 
 static const char *kind_of(muon_rule rule)
 {
@@ -28,14 +29,25 @@ static muon_status check_part(const muon_opt *opt, size_t index, const char *nam
     return MUON_OK;
 }
 
+/* A list of second moments is the caller's or ours, as he likes. */
+static int has_list(const muon_opt *opt, size_t index)
+{
+    return muon__state_dtype(opt, index, STATE_VECTORS) != MUON_NONE;
+}
+
 static muon_status check_param(const muon_opt *opt, size_t index, const muon_state_buffers *s,
                                int holds)
 {
     const plan_param *p = &opt->plan->params[index];
-    for (int part = 0; part < STATE_PARTS; part++)
+    for (int part = 0; part < STATE_SHARDED; part++) {
+        if (part == STATE_SECOND && has_list(opt, index)) continue;
         TRY(check_part(opt, index, part_names[part],
                        muon__state_dtype(opt, index, (state_part)part),
                        muon__state_part(s, (state_part)part), opt->route->numel[index]));
+    }
+    if (has_list(opt, index) && s->second_moment)
+        TRY(check_part(opt, index, "second_moment", MUON_F32, s->second_moment,
+                       muon__state_numel(opt, index, STATE_VECTORS)));
     muon_dtype step = p->rule == MUON_RULE_FROZEN ? MUON_NONE : MUON_I64;
     TRY(check_part(opt, index, "step", step, s->step, 1));
     REQUIRE(!holds || !s->step || *s->step >= 0, E_VALUE,
@@ -48,13 +60,17 @@ static void list_ranges(const muon_opt *opt, const muon_state_buffers *bound, ra
 {
     out->n = 0;
     for (size_t i = 0; i < opt->plan->nparams; i++) {
-        for (int part = 0; part < STATE_PARTS; part++) {
+        for (int part = 0; part < STATE_SHARDED; part++) {
             muon_dtype dtype = muon__state_dtype(opt, i, (state_part)part);
             if (dtype == MUON_NONE) continue;
             muon__ranges_add(out, i, (range_what)(RANGE_STATE + part),
                              muon__state_part(&bound[i], (state_part)part),
                              (size_t)opt->route->numel[i] * muon__dtype_bytes(dtype));
         }
+        if (has_list(opt, i))
+            muon__ranges_add(out, i, (range_what)(RANGE_STATE + STATE_SECOND),
+                             bound[i].second_moment,
+                             (size_t)muon__state_numel(opt, i, STATE_VECTORS) * sizeof(float));
         muon__ranges_add(out, i, RANGE_STEP, bound[i].step, sizeof *bound[i].step);
     }
     muon__ranges_sort(out);
@@ -79,6 +95,7 @@ muon_status muon__state_take(muon_opt *opt, const muon_state_buffers *bound, int
     opt->bound_ranges = sorted;
     memcpy(opt->bound, bound, nparams * sizeof *bound);
     opt->is_bound = 1;
+    muon__vectors_bind(opt, bound);
     return MUON_OK;
 }
 
@@ -89,7 +106,7 @@ typedef muon_status (*copy_fn)(muon_opt *opt, size_t param, state_part part, voi
 static muon_status copy_parts(muon_opt *opt, copy_fn copy)
 {
     for (size_t i = 0; i < opt->plan->nparams; i++)
-        for (int part = 0; part < STATE_PARTS; part++)
+        for (int part = 0; part < STATE_SHARDED; part++)
             if (muon__state_dtype(opt, i, (state_part)part) != MUON_NONE)
                 TRY(copy(opt, i, (state_part)part,
                          muon__state_part(&opt->bound[i], (state_part)part)));
@@ -142,6 +159,8 @@ static muon_status unbind(muon_opt *opt)
         TRY(muon__state_copy_in(opt)); /* in memory it cannot fail */
     }
     opt->is_bound = 0;
+    muon__vectors_bind(opt, NULL);
+    muon__state_use(opt, opt->state);
     return MUON_OK;
 }
 
@@ -151,8 +170,8 @@ muon_status muon_state_bind(muon_opt *opt, const muon_state_buffers *state)
     if (!state) return unbind(opt);
     int in_use = opt->state == opt->bound && is_bound_to(opt, state);
     TRY(muon__state_take(opt, state, !opt->offloaded));
-    if (in_use || opt->offloaded) return MUON_OK;
-    if (opt->state == opt->own) muon__state_release(opt);
-    muon__state_use(opt, opt->bound);
+    if (in_use) return MUON_OK;
+    if (opt->state == opt->own && !opt->offloaded) muon__state_release(opt);
+    muon__state_use(opt, opt->offloaded ? opt->state : opt->bound);
     return MUON_OK;
 }

@@ -220,6 +220,7 @@ void muon__opt_destroy(muon_opt *opt)
         for (size_t i = 0; opt->groups && i < opt->plan->ngroups; i++)
             muon__plan_free_group(&opt->groups[i]);
     }
+    if (opt->plan) muon__vectors_destroy(opt);
     muon__offload_destroy(opt);
     muon__region_release(&opt->memory);
     free(opt->groups);

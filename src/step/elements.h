@@ -217,6 +217,11 @@ void muon__momentum_stretch(const muon_opt *opt, const momentum *c, size_t param
 typedef struct update {
     void (*kernel)(float *restrict w, const float *restrict o, int64_t n, float decay, float rate);
     float decay, rate; /* W (decay) - rate O */
+    /* MUON_SECOND_ELEMENTS: O is divided by roots of V, which moves towards its squares. */
+    void (*divide)(float *restrict to, float *restrict v, const float *restrict o, int64_t n,
+                   float rest, float eps);
+    float *second; /* V of the shard; NULL: none */
+    float rest, eps;
 } update;
 update muon__update_of(const muon_opt *opt, const plan_item *item);
 /* A chunk of the item's weights: decay, and the update by o, if there is one. */

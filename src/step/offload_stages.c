@@ -51,30 +51,70 @@ static size_t momentum_element(const muon_opt *opt, size_t param)
     return muon__dtype_bytes(muon__state_dtype(opt, param, STATE_MOMENTUM));
 }
 
-static void mark_wave(marks *m, size_t wave)
+/* What momentum, or the update, has of a parameter's state; NULL: nothing. */
+static const void *part_of(const muon_opt *opt, size_t param, int is_update, size_t *element)
+{
+    *element = is_update ? sizeof(float) : momentum_element(opt, param);
+    return is_update ? (const void *)opt->own[param].second_moment : opt->own[param].momentum;
+}
+
+static void mark_wave(marks *m, size_t wave, int is_update)
 {
     const muon_opt *opt = m->opt;
     const part_units *units = &opt->piece_units;
     for (size_t i = units->first[wave]; i < units->first[wave + 1]; i++) {
         const route_piece *piece = &opt->route->pieces[units->units[i].index];
-        size_t param = opt->plan->items[piece->item].param;
-        size_t element = momentum_element(opt, param);
+        size_t element;
+        const void *part = part_of(opt, opt->plan->items[piece->item].param, is_update, &element);
+        if (!part) continue;
         for (chunks p = chunks_of_unit(opt, &units->units[i], piece->part.ncols); chunks_next(&p);)
-            mark(m, opt->own[param].momentum, p.at, p.n, element);
+            mark(m, part, p.at, p.n, element);
     }
+}
+
+/* The k-th parameter of Muon. */
+static void mark_param(marks *m, size_t k, int is_update)
+{
+    const muon_opt *opt = m->opt;
+    size_t param = 0, element;
+    while (opt->plan->params[param].rule != MUON_RULE_MUON || k-- > 0)
+        param++;
+    const void *part = part_of(opt, param, is_update, &element);
+    if (part) mark(m, part, 0, opt->route->numel[param], element);
+}
+
+static void mark_stage(marks *m, size_t k, int is_update)
+{
+    if (m->opt->plain)
+        mark_param(m, k, is_update);
+    else
+        mark_wave(m, k, is_update);
+    finish_stage(m);
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The pipeline takes the momentum of `ahead` waves before the first update, which is `behind` waves late. */
+size_t muon__offload_stage(const muon_opt *opt, size_t k, int is_update)
+{
+    size_t late = muon__opt_ahead(opt) + muon__opt_behind(opt);
+    if (!opt->offload.has_updates) return k;
+    if (is_update) return k + least(k + late + 1, opt->offload.muon_stages / 2);
+    return k + (k > late ? k - late : 0);
 }
 
 static void mark_muon(marks *m)
 {
-    const muon_opt *opt = m->opt;
-    for (size_t w = 0; !opt->plain && w < opt->plan->nwaves; w++) {
-        mark_wave(m, w);
-        finish_stage(m);
-    }
-    for (size_t i = 0; opt->plain && i < opt->plan->nparams; i++) {
-        if (opt->plan->params[i].rule != MUON_RULE_MUON) continue;
-        mark(m, opt->own[i].momentum, 0, opt->route->numel[i], momentum_element(opt, i));
-        finish_stage(m);
+    const offload *o = &m->opt->offload;
+    size_t n = o->has_updates ? o->muon_stages / 2 : o->muon_stages;
+    for (size_t begun = 0, ended = 0; begun < n || (o->has_updates && ended < n);) {
+        if (begun < n && muon__offload_stage(m->opt, begun, 0) == m->stage)
+            mark_stage(m, begun++, 0);
+        else
+            mark_stage(m, ended++, 1);
     }
 }
 
@@ -162,7 +202,10 @@ muon_status muon__offload_make_stages(muon_opt *opt, tier_stages *out)
     offload *o = &opt->offload;
     free(o->adamw_first);
     o->adamw_first = NULL;
-    o->muon_stages = count_muon(opt);
+    o->has_updates = 0;
+    for (size_t i = 0; i < opt->plan->nparams; i++)
+        o->has_updates |= opt->own[i].second_moment != NULL;
+    o->muon_stages = count_muon(opt) * (o->has_updates ? 2 : 1);
     o->adamw_stages = cut_adamw(opt, NULL);
     TRY(CALLOC(&o->adamw_first, o->adamw_stages + 1, "offload"));
     cut_adamw(opt, o->adamw_first);

@@ -45,12 +45,14 @@ typedef struct qk_task { /* rows of a parameter to be scaled */
     int64_t elements; /* that were, of this rank's */
 } qk_task;
 
-/* State in a file: what of it a step needs when. The first stages of the tier are those of Muon, one for
- * each wave, or for each parameter of the reference path. */
+/* State in a file: what of it a step needs when. The first stages of the tier are those of Muon: the
+ * momentum of each wave, or of each parameter of the reference path, and between them their updates, if
+ * these have state. */
 typedef struct offload {
     tier *t;   /* NULL: state is in memory */
     char *dir; /* where it is, and the budget; for the way back if another place fails */
     int64_t ram_budget;
+    int has_updates; /* and the update of each wave has a stage of its own */
     size_t muon_stages, adamw_stages;
     size_t *adamw_first; /* [adamw_stages + 1] the units of each */
 } offload;
@@ -67,6 +69,16 @@ typedef struct fetch {
     size_t *part_of;       /* [nparams] where in parts it is, if it is there */
     int64_t bytes, budget; /* of all parts */
 } fetch;
+
+/* Second moments of matrices: a list for each parameter, one matrix after the other. A rank has those
+ * of the matrices that it owns; on the reference path all ranks have all. */
+typedef struct vectors {
+    layout **layouts; /* [nparams] of the lists; NULL: none */
+    int64_t *shape;   /* [nparams] of the whole list */
+    float **data;     /* [nparams] in memory, or the caller's */
+    int64_t *at;      /* [nitems] where in data the item's begin */
+    float *memory;
+} vectors;
 
 typedef struct exchange exchange;   /* messages of the pipeline */
 typedef struct teams teams;         /* the matrices that this rank shares with others */
@@ -111,8 +123,9 @@ struct muon_opt {
     muon_state_buffers *own;   /* [nparams] in `memory` and `steps` */
     muon_state_buffers *bound; /* [nparams] valid if is_bound */
     int is_bound;
-    region memory;  /* its addresses stay when it goes to a file; none while state is in bound */
-    int64_t *steps; /* [nparams] always in memory */
+    vectors vectors; /* always in memory */
+    region memory;   /* its addresses stay when it goes to a file; none while state is in bound */
+    int64_t *steps;  /* [nparams] always in memory */
     offload offload;
     int offloaded;        /* what all ranks have agreed on; then state is own */
     int64_t state_bytes;  /* without steps */
@@ -183,11 +196,27 @@ muon_status muon__opt_check(const muon_opt *opt, const char *stage);
 /* What a gradient element of this group is multiplied by in this step. */
 float muon__grad_multiplier(const muon_opt *opt, const muon_group *group);
 
+/* Waves whose momentum is taken before, and whose update is left for after, a wave's products. */
+static inline size_t muon__opt_ahead(const muon_opt *opt)
+{
+    return opt->rings.waves > 1;
+}
+
+static inline size_t muon__opt_behind(const muon_opt *opt)
+{
+    return opt->rings.waves > 2;
+}
+
 /* Cuts all work into units. */
 muon_status muon__opt_make_units(muon_opt *opt);
 /* Takes the caller's state, or lays it out in memory that nobody has touched yet (bound NULL), and
  * names its tensors; step/state.h is how others get at it. */
 muon_status muon__opt_make_state(muon_opt *opt, const muon_state_buffers *bound);
+muon_status muon__vectors_create(muon_opt *opt);
+void muon__vectors_destroy(muon_opt *opt);
+/* To the caller's memory where he has some, with what is in it; from there to our own where he has none.
+ * bound NULL: all. */
+void muon__vectors_bind(muon_opt *opt, const muon_state_buffers *bound);
 /* Opens the batches of all waves; the workspace is there. */
 muon_status muon__exchange_create(muon_opt *opt);
 void muon__exchange_destroy(muon_opt *opt);
@@ -218,6 +247,9 @@ void muon__offload_destroy(muon_opt *opt);
 muon_status muon__offload_make_stages(muon_opt *opt, tier_stages *out);
 void muon__offload_free_stages(tier_stages *stages);
 
+/* The stage of wave k's momentum, or of its update, if that has one; with opt->plain k counts
+ * parameters. */
+size_t muon__offload_stage(const muon_opt *opt, size_t k, int is_update);
 /* Around what reads and writes state in a step; in memory they do nothing. What is waited for is
  * MUON_PHASE_OFFLOAD. */
 muon_status muon__offload_enter(muon_opt *opt, size_t stage, double *clock);

@@ -3,6 +3,7 @@
  * changes no bit. */
 #include "base/mode.h"
 #include "step/team.h"
+#include "variant/variant.h"
 
 #include <math.h>
 #include <string.h>
@@ -58,13 +59,49 @@ void muon__ortho_say_stuck(muon_opt *opt, const plan_item *item)
                   (long long)item->rows.start, (long long)item->cols.start);
 }
 
+/* The class has stages before and after its orthogonalization, in scratch behind the iteration's. */
+static variant variant_of(const muon_opt *opt, const plan_item *item)
+{
+    const plan_class *class = &opt->plan->classes[item->class];
+    const float *base = opt->vectors.data[item->param];
+    return (variant){.group = &opt->groups[class->group],
+                     .rows = class->rows,
+                     .cols = class->cols,
+                     .transposed = class->transposed,
+                     .second = base ? opt->vectors.data[item->param] +
+                                          opt->vectors.at[item - opt->plan->items]
+                                    : NULL};
+}
+
+static void before(const muon_opt *opt, const plan_item *item, float *x, pool *p, float *scratch)
+{
+    const plan_class *class = &opt->plan->classes[item->class];
+    if (!class->whole) return;
+    variant v = variant_of(opt, item);
+    muon__variant_before(&v, x, p, scratch + muon__plan_class_scratch(opt->plan, class));
+}
+
+/* What is not finite stays as it is, for finish to see. */
+static void after(const muon_opt *opt, const plan_item *item, float *x, pool *p, float *scratch)
+{
+    const plan_class *class = &opt->plan->classes[item->class];
+    if (!class->whole) return;
+    sumsq seen = {0};
+    muon__sumsq_see_shared(&seen, x, class->rows * class->cols, p);
+    if (!muon__sumsq_finite(&seen)) return;
+    variant v = variant_of(opt, item);
+    muon__variant_after(&v, x, p, scratch + muon__plan_class_scratch(opt->plan, class));
+}
+
 void muon__ortho_matrix(ortho_task *task, const plan_item *item, float *x, pool *p, float *scratch,
                         int worker)
 {
     const muon_opt *opt = task->opt;
     int32_t class = item->class;
+    before(opt, item, x, p, scratch);
     /* It refuses what is not finite and leaves it so: finish sees the same. */
     (void)muon__ns_run(&opt->ns[class], opt->la, p, x, x, scratch);
+    after(opt, item, x, p, scratch);
     finish(task, item, x, p, worker);
 }
 
@@ -97,12 +134,14 @@ muon_status muon__ortho_callback(ortho_task *task, const plan_item *item, float 
     if (muon__sumsq_finite(&sum)) {
         const muon_config *config = &opt->plan->config;
         int code;
+        before(opt, item, x, opt->p, opt->scratch);
         IN_HOST_MODE(code = config->orthogonalize(config->user, x, ns->rows, ns->cols, ns->cols));
         REQUIRE(
             code == 0, E_CALLBACK,
             "param '%s': the orthogonalize callback returned %d for a %lld x %lld matrix; the step "
             "is half done",
             opt->plan->params[item->param].name, code, (long long)ns->rows, (long long)ns->cols);
+        after(opt, item, x, opt->p, opt->scratch);
     }
     finish(task, item, x, opt->p, 0);
     return MUON_OK;
@@ -123,9 +162,11 @@ static int fill(void *arg)
         if (w->begun) {
             muon__ns_advance(&w->run, opt->p, muon__pool_threads(opt->p));
         } else {
+            before(opt, item, x, opt->p, opt->scratch);
             w->begun = muon__ns_begin(&w->run, ns, opt->la, opt->p, x, x, opt->scratch) == MUON_OK;
         }
         if (w->begun && !w->run.ended) return 1;
+        after(opt, item, x, opt->p, opt->scratch);
         finish(&w->task, item, x, opt->p, 0);
         w->begun = 0;
         w->next++;

@@ -5,8 +5,13 @@
 #include <stdlib.h>
 
 static const char *const what_names[] = {
-    [RANGE_PARAM] = "param",       [RANGE_GRAD] = "grad",         [RANGE_COPY] = "copy",
-    [RANGE_STATE] = "momentum",    [RANGE_STATE + 1] = "exp_avg", [RANGE_STATE + 2] = "exp_avg_sq",
+    [RANGE_PARAM] = "param",
+    [RANGE_GRAD] = "grad",
+    [RANGE_COPY] = "copy",
+    [RANGE_STATE] = "momentum",
+    [RANGE_STATE + 1] = "exp_avg",
+    [RANGE_STATE + 2] = "exp_avg_sq",
+    [RANGE_STATE + 3] = "second_moment",
     [RANGE_STEP] = "step counter",
 };
 

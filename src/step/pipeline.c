@@ -10,11 +10,12 @@ static muon_status begin(muon_opt *opt, size_t wave, double *clock)
 {
     TRY(muon__exchange_make_room(opt, wave));
     muon__step_clock(opt, MUON_PHASE_GATHER, clock);
-    muon_status entered = muon__offload_enter(opt, wave, clock);
+    size_t stage = muon__offload_stage(opt, wave, 0);
+    muon_status entered = muon__offload_enter(opt, stage, clock);
     TRY(muon__step_keep(opt, entered));
     if (entered == MUON_OK) {
         muon_status made = muon__step_momentum(opt, wave);
-        muon__offload_leave(opt, wave);
+        muon__offload_leave(opt, stage);
         TRY(muon__step_keep(opt, made));
     }
     muon__step_consumed(opt, wave);
@@ -45,7 +46,13 @@ static muon_status end(muon_opt *opt, size_t wave, double *clock)
 {
     TRY(muon__exchange_finish_scatter(opt, wave));
     muon__step_clock(opt, MUON_PHASE_SCATTER, clock);
+    size_t stage = muon__offload_stage(opt, wave, 1);
+    muon_status entered =
+        opt->offload.has_updates ? muon__offload_enter(opt, stage, clock) : MUON_OK;
+    TRY(muon__step_keep(opt, entered));
+    if (entered != MUON_OK) return MUON_OK;
     muon__step_update(opt, wave);
+    if (opt->offload.has_updates) muon__offload_leave(opt, stage);
     muon__step_clock(opt, MUON_PHASE_UPDATE, clock);
     return MUON_OK;
 }
@@ -53,7 +60,7 @@ static muon_status end(muon_opt *opt, size_t wave, double *clock)
 muon_status muon__step_pipeline(muon_opt *opt, double *clock)
 {
     size_t nwaves = opt->plan->nwaves, begun = 0, ended = 0;
-    size_t ahead = opt->rings.waves > 1, behind = opt->rings.waves > 2;
+    size_t ahead = muon__opt_ahead(opt), behind = muon__opt_behind(opt);
     for (size_t w = 0; w < nwaves; w++) {
         while (begun < nwaves && begun <= w + ahead)
             TRY(begin(opt, begun++, clock));

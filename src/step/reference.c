@@ -197,24 +197,46 @@ static void update_item(const muon_opt *opt, const reference *ref, const plan_it
     }
 }
 
+static muon_status take_momentum(muon_opt *opt, size_t param, size_t number, double *clock)
+{
+    size_t stage = muon__offload_stage(opt, number, 0);
+    muon_status entered = muon__offload_enter(opt, stage, clock);
+    TRY(muon__step_keep(opt, entered));
+    if (entered != MUON_OK) return MUON_OK;
+    muon_status made = opt->active[param] ? run_momentum(opt, opt->plain, param) : MUON_OK;
+    muon__offload_leave(opt, stage);
+    return muon__step_keep(opt, made);
+}
+
+/* Items first .. end - 1. */
+static muon_status update_items(muon_opt *opt, size_t first, size_t end, size_t number,
+                                double *clock)
+{
+    size_t stage = muon__offload_stage(opt, number, 1);
+    muon_status entered =
+        opt->offload.has_updates ? muon__offload_enter(opt, stage, clock) : MUON_OK;
+    TRY(muon__step_keep(opt, entered));
+    for (size_t i = first; i < end && entered == MUON_OK; i++)
+        update_item(opt, opt->plain, &opt->plan->items[i]);
+    if (opt->offload.has_updates && entered == MUON_OK) muon__offload_leave(opt, stage);
+    muon__step_clock(opt, MUON_PHASE_UPDATE, clock);
+    return MUON_OK;
+}
+
 muon_status muon__step_reference(muon_opt *opt, double *clock)
 {
     const muon_plan *plan = opt->plan;
-    size_t stage = 0;
+    size_t number = 0; /* among those of Muon */
     for (size_t i = 0, item = 0; i < plan->nparams; i++) {
         if (plan->params[i].rule != MUON_RULE_MUON) continue;
         size_t first = item;
         while (item < plan->nitems && plan->items[item].param == i)
             item++;
-        muon_status entered = muon__offload_enter(opt, stage, clock);
-        TRY(muon__step_keep(opt, entered));
-        if (entered == MUON_OK) {
-            muon_status made = opt->active[i] ? run_momentum(opt, opt->plain, i) : MUON_OK;
-            muon__offload_leave(opt, stage);
-            TRY(muon__step_keep(opt, made));
+        TRY(take_momentum(opt, i, number, clock));
+        if (!opt->active[i]) {
+            TRY(update_items(opt, first, first, number++, clock));
+            continue;
         }
-        stage++;
-        if (!opt->active[i]) continue;
         if (plan->config.grad_consumed && opt->route->numel[i])
             IN_HOST_MODE(plan->config.grad_consumed(plan->config.user, i));
         muon__step_clock(opt, MUON_PHASE_MOMENTUM, clock);
@@ -225,9 +247,7 @@ muon_status muon__step_reference(muon_opt *opt, double *clock)
             TRY(muon__step_keep(opt, run_matrix(opt, opt->plain, &plan->items[k])));
         }
         muon__step_clock(opt, MUON_PHASE_ORTHO, clock);
-        for (size_t k = first; k < item; k++)
-            update_item(opt, opt->plain, &plan->items[k]);
-        muon__step_clock(opt, MUON_PHASE_UPDATE, clock);
+        TRY(update_items(opt, first, item, number++, clock));
     }
     return MUON_OK;
 }

@@ -13,12 +13,15 @@
 #define STAGE "muon_opt_check_replicas"
 
 /* What a parameter has, and its state. */
-enum { WEIGHT, MOMENTUM, EXP_AVG, EXP_AVG_SQ, STEP, NTHINGS };
+enum { WEIGHT, MOMENTUM, EXP_AVG, EXP_AVG_SQ, SECOND, STEP, NTHINGS };
 
-static const char *const names[NTHINGS] = {"the weight", "momentum_buffer", "exp_avg", "exp_avg_sq",
-                                           "step"};
-static const state_part part_of[NTHINGS] = {
-    [MOMENTUM] = STATE_MOMENTUM, [EXP_AVG] = STATE_EXP_AVG, [EXP_AVG_SQ] = STATE_EXP_AVG_SQ};
+static const char *const names[NTHINGS] = {"the weight", "momentum_buffer", "exp_avg",
+                                           "exp_avg_sq", "second_moment",   "step"};
+/* What a matrix's owner has for its rows has no replicas. */
+static const state_part part_of[NTHINGS] = {[MOMENTUM] = STATE_MOMENTUM,
+                                            [EXP_AVG] = STATE_EXP_AVG,
+                                            [EXP_AVG_SQ] = STATE_EXP_AVG_SQ,
+                                            [SECOND] = STATE_SECOND};
 
 enum { CHUNK = 32768 }; /* bytes of state that is read from its file at once; whole words */
 

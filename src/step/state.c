@@ -12,9 +12,9 @@
 const char *muon__state_suffix(state_part part)
 {
     static const char *const suffixes[STATE_PARTS] = {
-        [STATE_MOMENTUM] = ".momentum_buffer",
-        [STATE_EXP_AVG] = ".exp_avg",
-        [STATE_EXP_AVG_SQ] = ".exp_avg_sq",
+        [STATE_MOMENTUM] = ".momentum_buffer", [STATE_EXP_AVG] = ".exp_avg",
+        [STATE_EXP_AVG_SQ] = ".exp_avg_sq",    [STATE_SECOND] = ".second_moment",
+        [STATE_VECTORS] = ".second_moment",
     };
     return suffixes[part];
 }
@@ -24,15 +24,38 @@ muon_dtype muon__state_dtype(const muon_opt *opt, size_t param, state_part part)
     const plan_param *p = &opt->plan->params[param];
     if (p->rule == MUON_RULE_MUON && part == STATE_MOMENTUM)
         return opt->plan->groups[p->group].momentum_dtype;
-    int has = part == STATE_EXP_AVG      ? p->rule == MUON_RULE_ADAMW || p->rule == MUON_RULE_LION
-              : part == STATE_EXP_AVG_SQ ? p->rule == MUON_RULE_ADAMW
-                                         : 0;
-    return has ? MUON_F32 : MUON_NONE;
+    int muon = p->rule == MUON_RULE_MUON, adamw = p->rule == MUON_RULE_ADAMW;
+    muon_second_moment second = opt->plan->groups[p->group].second_moment;
+    const int has[STATE_PARTS] = {
+        [STATE_EXP_AVG] = adamw || p->rule == MUON_RULE_LION,
+        [STATE_EXP_AVG_SQ] = adamw,
+        [STATE_SECOND] = muon && second == MUON_SECOND_ELEMENTS,
+        [STATE_VECTORS] = muon && opt->vectors.layouts[param] != NULL,
+    };
+    return has[part] ? MUON_F32 : MUON_NONE;
+}
+
+const layout *muon__state_layout(const muon_opt *opt, size_t param, state_part part)
+{
+    return part == STATE_VECTORS ? opt->vectors.layouts[param] : opt->plan->params[param].layout;
+}
+
+int64_t muon__state_numel(const muon_opt *opt, size_t param, state_part part)
+{
+    if (part != STATE_VECTORS) return opt->route->numel[param];
+    return muon__layout_numel_of(opt->vectors.layouts[param], opt->route->rank);
 }
 
 static char *address_of(const muon_opt *opt, size_t param, state_part part)
 {
+    if (part == STATE_VECTORS) return (char *)opt->vectors.data[param];
     return muon__state_part(&opt->state[param], part);
+}
+
+/* Step counters and vectors never are. */
+static int is_in_file(const muon_opt *opt, const void *data)
+{
+    return opt->offload.t && (uintptr_t)data - (uintptr_t)opt->memory.base < opt->memory.bytes;
 }
 
 /* ---- Layout */
@@ -61,6 +84,8 @@ static void lay_out(muon_opt *opt, arena *memory, const uint32_t *order)
         case MUON_RULE_MUON:
             state->momentum = muon__arena_take(
                 memory, numel, muon__dtype_bytes(muon__state_dtype(opt, order[i], STATE_MOMENTUM)));
+            if (muon__state_dtype(opt, order[i], STATE_SECOND) != MUON_NONE)
+                state->second_moment = ARENA_ARRAY(memory, float, numel);
             break;
         case MUON_RULE_ADAMW:
             state->exp_avg = ARENA_ARRAY(memory, float, numel);
@@ -124,12 +149,11 @@ static void set_shape(const muon_opt *opt, muon_tensor *t, const plan_param *par
 }
 
 /* Adds "<param><suffix>" to the list, its name `*used` bytes into all names; with no list yet, only
- * counts. */
+ * counts. numel -1: a number of its own, else the elements of a shard, or of a list. */
 static void name_tensor(muon_opt *opt, size_t *used, size_t index, const char *suffix,
-                        muon_dtype dtype)
+                        muon_dtype dtype, int64_t numel, int is_list)
 {
     const plan_param *param = &opt->plan->params[index];
-    int64_t numel = opt->route->numel[index];
     size_t length = strlen(param->name) + strlen(suffix) + 1;
     if (opt->tensors) {
         muon_tensor *t = &opt->tensors[opt->ntensors];
@@ -137,8 +161,11 @@ static void name_tensor(muon_opt *opt, size_t *used, size_t index, const char *s
         *t = (muon_tensor){.name = name, .dtype = dtype};
         memcpy(name, param->name, strlen(param->name));
         memcpy(name + strlen(param->name), suffix, strlen(suffix) + 1);
-        if (dtype != MUON_I64) set_shape(opt, t, param, numel);
-        t->bytes = muon__dtype_bytes(dtype) * (dtype == MUON_I64 ? 1 : (size_t)numel);
+        if (is_list)
+            t->ndim = 1, t->shape[0] = numel;
+        else if (numel >= 0)
+            set_shape(opt, t, param, numel);
+        t->bytes = muon__dtype_bytes(dtype) * (numel < 0 ? 1 : (size_t)numel);
     }
     opt->ntensors++;
     *used += length;
@@ -154,9 +181,10 @@ static size_t name_tensors(muon_opt *opt)
         for (int part = 0; part < STATE_PARTS; part++) {
             muon_dtype dtype = muon__state_dtype(opt, i, (state_part)part);
             if (dtype == MUON_NONE) continue;
-            name_tensor(opt, &used, i, muon__state_suffix((state_part)part), dtype);
+            name_tensor(opt, &used, i, muon__state_suffix((state_part)part), dtype,
+                        muon__state_numel(opt, i, (state_part)part), part == STATE_VECTORS);
         }
-        name_tensor(opt, &used, i, ".step", MUON_I64);
+        name_tensor(opt, &used, i, ".step", MUON_I64, -1, 0);
     }
     return used;
 }
@@ -176,12 +204,20 @@ void muon__state_use(muon_opt *opt, muon_state_buffers *where)
     }
 }
 
+/* Of an element. */
+static int64_t part_bytes(const muon_opt *opt, size_t param, state_part part)
+{
+    muon_dtype dtype = muon__state_dtype(opt, param, part);
+    return dtype == MUON_NONE ? 0 : (int64_t)muon__dtype_bytes(dtype);
+}
+
 muon_status muon__opt_make_state(muon_opt *opt, const muon_state_buffers *bound)
 {
     size_t nparams = opt->plan->nparams;
     TRY(CALLOC(&opt->own, nparams, "state"));
     TRY(CALLOC(&opt->bound, nparams, "state"));
     TRY(CALLOC(&opt->steps, nparams, "state"));
+    TRY(muon__vectors_create(opt));
     for (size_t i = 0; i < nparams; i++)
         if (opt->plan->params[i].rule != MUON_RULE_FROZEN) opt->own[i].step = &opt->steps[i];
     TRY(bound ? muon__state_take(opt, bound, 1) : muon__state_reserve(opt));
@@ -189,8 +225,9 @@ muon_status muon__opt_make_state(muon_opt *opt, const muon_state_buffers *bound)
     TRY(CALLOC(&opt->tensors, opt->ntensors, "state list"));
     name_tensors(opt);
     muon__state_use(opt, bound ? opt->bound : opt->own);
-    for (size_t i = 0; i < opt->ntensors; i++)
-        if (opt->tensors[i].dtype != MUON_I64) opt->state_bytes += (int64_t)opt->tensors[i].bytes;
+    for (size_t i = 0; i < nparams; i++)
+        for (int part = 0; part < STATE_SHARDED; part++)
+            opt->state_bytes += opt->route->numel[i] * part_bytes(opt, i, (state_part)part);
     return MUON_OK;
 }
 
@@ -198,7 +235,7 @@ muon_status muon__opt_make_state(muon_opt *opt, const muon_state_buffers *bound)
 
 static muon_status read_at(muon_opt *opt, const char *from, void *data, size_t bytes)
 {
-    if (opt->offload.t)
+    if (is_in_file(opt, from))
         return muon__tier_read(opt->offload.t, (size_t)(from - opt->memory.base), data, bytes);
     memcpy(data, from, bytes);
     return MUON_OK;
@@ -206,7 +243,7 @@ static muon_status read_at(muon_opt *opt, const char *from, void *data, size_t b
 
 static muon_status write_at(muon_opt *opt, char *to, const void *data, size_t bytes)
 {
-    if (opt->offload.t)
+    if (is_in_file(opt, to))
         return muon__tier_write(opt->offload.t, (size_t)(to - opt->memory.base), data, bytes);
     memcpy(to, data, bytes);
     return MUON_OK;
@@ -215,7 +252,7 @@ static muon_status write_at(muon_opt *opt, char *to, const void *data, size_t by
 void *muon__state_at(const muon_opt *opt, size_t param, state_part part, int64_t at)
 {
     char *base = address_of(opt, param, part);
-    if (!base || opt->offload.t) return NULL;
+    if (!base || is_in_file(opt, base)) return NULL;
     return base + (size_t)at * muon__dtype_bytes(muon__state_dtype(opt, param, part));
 }
 
@@ -257,7 +294,7 @@ muon_status muon_state_get(muon_opt *opt, size_t index, muon_tensor *tensor, siz
     REQUIRE(tensor, E_ARG, "muon_state_get: tensor must not be NULL");
     TRY(check_index(opt, index));
     muon_tensor known = opt->tensors[index];
-    if (opt->offload.t && known.dtype != MUON_I64) known.data = NULL;
+    if (is_in_file(opt, known.data)) known.data = NULL;
     return muon__struct_store(tensor, tensor_size, &known, sizeof known, "muon_tensor");
 }
 
@@ -281,11 +318,8 @@ muon_status muon_state_read(muon_opt *opt, size_t index, int64_t at, int64_t cou
     if (count == 0) return MUON_OK;
     const muon_tensor *t = &opt->tensors[index];
     size_t element = muon__dtype_bytes(t->dtype);
-    if (t->dtype != MUON_I64)
-        return read_at(opt, (const char *)t->data + (size_t)at * element, data,
-                       (size_t)count * element);
-    memcpy(data, t->data, element);
-    return MUON_OK;
+    return read_at(opt, (const char *)t->data + (size_t)at * element, data,
+                   (size_t)count * element);
 }
 
 muon_status muon_state_write(muon_opt *opt, size_t index, int64_t at, int64_t count,
@@ -296,10 +330,7 @@ muon_status muon_state_write(muon_opt *opt, size_t index, int64_t at, int64_t co
     if (count == 0) return MUON_OK;
     const muon_tensor *t = &opt->tensors[index];
     size_t element = muon__dtype_bytes(t->dtype);
-    if (t->dtype != MUON_I64)
-        return write_at(opt, (char *)t->data + (size_t)at * element, data, (size_t)count * element);
-    memcpy(t->data, data, element);
-    return MUON_OK;
+    return write_at(opt, (char *)t->data + (size_t)at * element, data, (size_t)count * element);
 }
 
 muon_status muon_state_reset(muon_opt *opt, size_t param)
@@ -312,7 +343,7 @@ muon_status muon_state_reset(muon_opt *opt, size_t param)
     for (int part = 0; part < STATE_PARTS; part++) {
         muon_dtype dtype = muon__state_dtype(opt, param, (state_part)part);
         if (dtype == MUON_NONE) continue;
-        int64_t numel = opt->route->numel[param];
+        int64_t numel = muon__state_numel(opt, param, (state_part)part);
         int64_t most = (int64_t)(sizeof zeros / muon__dtype_bytes(dtype));
         for (int64_t at = 0; at < numel; at += most)
             TRY(muon__state_write(opt, param, (state_part)part, at,

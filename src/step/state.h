@@ -6,7 +6,15 @@
 
 #include "step/opt.h"
 
-typedef enum state_part { STATE_MOMENTUM, STATE_EXP_AVG, STATE_EXP_AVG_SQ, STATE_PARTS } state_part;
+typedef enum state_part {
+    STATE_MOMENTUM,
+    STATE_EXP_AVG,
+    STATE_EXP_AVG_SQ,
+    STATE_SECOND,  /* of elements */
+    STATE_VECTORS, /* second moments of matrices, at their owners (vectors.c) */
+    STATE_PARTS,
+    STATE_SHARDED = STATE_VECTORS /* parts before this one are like the shard of the parameter */
+} state_part;
 
 /* ".momentum_buffer"; a tensor's name is the parameter's with this behind. */
 const char *muon__state_suffix(state_part part);
@@ -26,12 +34,23 @@ static inline void *muon__state_part(const muon_state_buffers *of, state_part pa
         return of->momentum;
     case STATE_EXP_AVG:
         return of->exp_avg;
-    default:
+    case STATE_EXP_AVG_SQ:
         return of->exp_avg_sq;
+    case STATE_SECOND:
+        return of->second_moment;
+    case STATE_VECTORS:
+    case STATE_PARTS:
+        break;
     }
+    return NULL;
 }
 
-/* Element `at` of this rank's shard, or NULL while state is in a file. */
+/* Which rank has what of a part. */
+const layout *muon__state_layout(const muon_opt *opt, size_t param, state_part part);
+/* Its elements on this rank. */
+int64_t muon__state_numel(const muon_opt *opt, size_t param, state_part part);
+
+/* Element `at` of what this rank has, or NULL while it is in a file. */
 void *muon__state_at(const muon_opt *opt, size_t param, state_part part, int64_t at);
 /* Elements at .. at + n, between steps. */
 muon_status muon__state_read(muon_opt *opt, size_t param, state_part part, int64_t at, int64_t n,

@@ -3,6 +3,8 @@
 #include "rule/group.h"
 #include "step/elements.h"
 
+#include <math.h>
+
 MUON__SIMD static void move(float *restrict w, const float *restrict o, int64_t n, float decay,
                             float rate)
 {
@@ -17,6 +19,26 @@ MUON__SIMD static void move_cautiously(float *restrict w, const float *restrict 
         w[i] = w[i] * cautious_decay(w[i], o[i], decay) - rate * o[i];
 }
 
+MUON__SIMD static void divide(float *restrict to, float *restrict v, const float *restrict o,
+                              int64_t n, float rest, float eps)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float vi = v[i] + rest * (o[i] * o[i] - v[i]);
+        v[i] = vi;
+        to[i] = o[i] / (sqrtf(vi) + eps);
+    }
+}
+
+MUON__SIMD static void divide_clamped(float *restrict to, float *restrict v,
+                                      const float *restrict o, int64_t n, float rest, float eps)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float vi = v[i] + rest * (o[i] * o[i] - v[i]);
+        v[i] = vi;
+        to[i] = o[i] / sqrtf(vi > eps ? vi : eps);
+    }
+}
+
 MUON__SIMD static void shrink(float *w, int64_t n, float decay)
 {
     for (int64_t i = 0; i < n; i++)
@@ -27,15 +49,24 @@ update muon__update_of(const muon_opt *opt, const plan_item *item)
 {
     const muon_group *group = &opt->groups[opt->plan->params[item->param].group];
     double factor = item->class == PLAN_IDLE ? 0 : opt->factor[item->class];
+    int clamped = group->second_eps_mode == MUON_SECOND_EPS_CLAMP;
     return (update){.kernel = group->cautious_decay ? move_cautiously : move,
                     .decay = (float)(1 - muon__group_decay(group)),
-                    .rate = (float)(group->lr * factor)};
+                    .rate = (float)(group->lr * factor),
+                    .divide = clamped ? divide_clamped : divide,
+                    .second = opt->state[item->param].second_moment,
+                    .rest = (float)(1 - group->second_beta),
+                    .eps = (float)group->second_eps};
 }
 
 void muon__update_stretch(const update *c, const weight *target, const chunks *p, const float *o)
 {
-    float room[CHUNK];
+    float room[CHUNK], divided[CHUNK];
     float *w = weight_edit(target, p->at, p->n, room);
+    if (o && c->second) {
+        c->divide(divided, c->second + p->at, o, p->n, c->rest, c->eps);
+        o = divided;
+    }
     if (o)
         c->kernel(w, o, p->n, c->decay, c->rate);
     else
@@ -81,7 +112,8 @@ static void count_bytes(muon_opt *opt, size_t wave)
         size_t param = opt->plan->items[piece->item].param;
         if (!opt->active[param]) continue;
         bytes += (double)(piece->part.nrows * piece->part.ncols) *
-                 (weight_bytes(&opt->plan->params[param]) + (piece->take == ROUTE_NOWHERE ? 0 : 4));
+                 (weight_bytes(&opt->plan->params[param]) + (piece->take == ROUTE_NOWHERE ? 0 : 4) +
+                  (opt->state[param].second_moment ? 8 : 0));
     }
     opt->result.phase[MUON_PHASE_UPDATE].bytes += bytes;
 }

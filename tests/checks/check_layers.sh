@@ -15,8 +15,9 @@ allowed() {
         src/la | src/comm | src/matrix | src/rule | src/io) echo "base" ;;
         mpi) echo "" ;;
         src/ns) echo "base la rule" ;;
-        src/plan) echo "base la matrix rule ns" ;;
-        src/step) echo "base la comm matrix rule ns plan io" ;;
+        src/variant) echo "base" ;;
+        src/plan) echo "base la matrix rule ns variant" ;;
+        src/step) echo "base la comm matrix rule ns variant plan io" ;;
         src/save) echo "base comm rule plan io step" ;;
         src) echo "base la comm matrix rule ns plan io step save" ;;
         train) echo "base la comm" ;;

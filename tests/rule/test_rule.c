@@ -106,6 +106,8 @@ static const struct {
     {OFFSET(beta1), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
     {OFFSET(beta2), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
     {OFFSET(adam_eps), "[0, inf)", {0, 1e-15, 1}, {-1e-300, -1, -1e308}},
+    {OFFSET(second_beta), "[0, 1)", {0, 0.5, 1 - DBL_EPSILON}, {-1e-300, 1, 2}},
+    {OFFSET(second_eps), "(0, inf)", {1e-38, 1e-8, 1}, {0, -1, -1e308}},
 };
 
 /* What is finite, but not where it is used. */
@@ -151,6 +153,9 @@ static const struct {
     {OFFSET(ns_steps), "0..64", {0, 64}, {-1, 65}},
     {OFFSET(cautious_decay), "0 or 1", {0, 1}, {-1, 2}},
     {OFFSET(bias_correction), "0 or 1", {0, 1}, {-1, 2}},
+    {OFFSET(equalize), "0 or 1", {0, 1}, {-1, 2}},
+    {OFFSET(adaptive), "0 or 1", {0, 1}, {-1, 2}},
+    {OFFSET(renormalize), "0 or 1", {0, 1}, {-1, 2}},
 };
 
 static const struct {
@@ -177,6 +182,8 @@ static const struct {
     {OFFSET(normalization), {"frobenius", "schatten4", "aol"}, 0, MUON_E_VALUE},
     {OFFSET(adam_eps_mode), {"corrected", "raw"}, 0, MUON_E_VALUE},
     {OFFSET(decay_form), {"decoupled", "independent", "l2", "palm"}, 0, MUON_E_VALUE},
+    {OFFSET(second_moment), {"none", "rows", "long_side", "elements"}, 0, MUON_E_VALUE},
+    {OFFSET(second_eps_mode), {"add", "clamp"}, 0, MUON_E_VALUE},
 };
 
 static muon_field field_at(size_t i)

@@ -339,6 +339,8 @@ static void simplify(fleet *f)
         f->groups[i].momentum_dtype = MUON_F32;
         f->groups[i].decay_form = MUON_DECAY_DECOUPLED;
         f->groups[i].cautious_decay = f->groups[i].bias_correction = 0;
+        f->groups[i].equalize = f->groups[i].adaptive = f->groups[i].renormalize = 0;
+        f->groups[i].second_moment = MUON_SECOND_NONE;
     }
     for (size_t i = 0; i < f->nparams; i++) {
         f->params[i].dtype = f->params[i].grad_dtype = MUON_F32;

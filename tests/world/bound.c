@@ -7,6 +7,12 @@ static size_t state_bytes(const fleet *f, size_t i)
     return f->groups[f->params[i].group].momentum_dtype == MUON_BF16 ? 2 : 4;
 }
 
+static int has_second(const fleet *f, size_t i)
+{
+    const muon_group *g = &f->groups[f->params[i].group];
+    return g->rule == MUON_RULE_MUON && g->second_moment == MUON_SECOND_ELEMENTS;
+}
+
 static void *take(int64_t n, size_t element)
 {
     void *memory = n ? calloc((size_t)n, element) : NULL;
@@ -21,6 +27,7 @@ void state_allocate(muon_state_buffers *out, const fleet *f, const muon_plan *pl
         muon_rule rule = f->groups[f->params[i].group].rule;
         out[i] = (muon_state_buffers){0};
         if (rule == MUON_RULE_MUON) out[i].momentum = take(n, state_bytes(f, i));
+        if (has_second(f, i)) out[i].second_moment = take(n, sizeof(float));
         if (rule == MUON_RULE_ADAMW || rule == MUON_RULE_LION)
             out[i].exp_avg = take(n, sizeof(float));
         if (rule == MUON_RULE_ADAMW) out[i].exp_avg_sq = take(n, sizeof(float));
@@ -34,6 +41,7 @@ void state_free(muon_state_buffers *state, const fleet *f)
         free(state[i].momentum);
         free(state[i].exp_avg);
         free(state[i].exp_avg_sq);
+        free(state[i].second_moment);
         free(state[i].step);
         state[i] = (muon_state_buffers){0};
     }
@@ -50,6 +58,7 @@ void state_copy(muon_state_buffers *to, const muon_state_buffers *from, const sh
         copy(to[i].momentum, from[i].momentum, s->numel[i], state_bytes(s->f, i));
         copy(to[i].exp_avg, from[i].exp_avg, s->numel[i], sizeof(float));
         copy(to[i].exp_avg_sq, from[i].exp_avg_sq, s->numel[i], sizeof(float));
+        copy(to[i].second_moment, from[i].second_moment, s->numel[i], sizeof(float));
         copy(to[i].step, from[i].step, 1, sizeof(int64_t));
     }
 }

@@ -1,6 +1,7 @@
 #include "tests/world/fleet.h"
 
-static const char *const suffixes[] = {"momentum_buffer", "exp_avg", "exp_avg_sq", "step"};
+static const char *const suffixes[] = {"momentum_buffer", "exp_avg", "exp_avg_sq", "second_moment",
+                                       "step"};
 
 const char *ship_compare_bits(ship *s, size_t i, const char *what, const void *got,
                               const void *want, muon_dtype dtype)
@@ -14,6 +15,36 @@ const char *ship_compare_bits(ship *s, size_t i, const char *what, const void *g
     return NULL;
 }
 
+/* A list for each matrix, of those that this rank owns, or of all. */
+static const char *compare_lists(ship *s, size_t param, const muon_tensor *got,
+                                 const muon_tensor *want)
+{
+    const muon_plan *plan = muon_opt_get_plan(s->opt);
+    const char *mine = got->data, *all = want->data, *end = mine + got->bytes;
+    for (size_t i = 0; i < muon_plan_count_matrices(plan); i++) {
+        muon_matrix m;
+        if (muon_plan_get_matrix(plan, i, &m, sizeof m) != MUON_OK) abort();
+        if (m.param != param) continue;
+        size_t bytes = (size_t)m.second_moments * sizeof(float);
+        if (m.owner == s->rank || s->f->config.path == MUON_PATH_REFERENCE) {
+            if (mine + bytes > end || memcmp(mine, all, bytes) != 0)
+                return SHIP_WRONG(s, "rank %d, param '%s': other second moments of matrix %zu",
+                                  s->rank, s->f->params[param].name, i);
+            mine += bytes;
+        }
+        all += bytes;
+    }
+    if (mine == end && all == (const char *)want->data + want->bytes) return NULL;
+    return SHIP_WRONG(s, "rank %d, param '%s': %zu bytes of second moments", s->rank,
+                      s->f->params[param].name, got->bytes);
+}
+
+static int is_list(const ship *s, size_t param, const char *suffix)
+{
+    muon_second_moment of = s->f->groups[s->f->params[param].group].second_moment;
+    return strcmp(suffix, "second_moment") == 0 && of != MUON_SECOND_ELEMENTS;
+}
+
 const char *ship_compare_state(ship *s, size_t i, const ship *whole)
 {
     for (size_t k = 0; k < COUNT(suffixes); k++) {
@@ -25,9 +56,11 @@ const char *ship_compare_state(ship *s, size_t i, const ship *whole)
         if (want.dtype == MUON_I64 && memcmp(got.data, want.data, 8) != 0)
             return SHIP_WRONG(s, "rank %d, param '%s': another step", s->rank,
                               s->f->params[i].name);
-        const char *wrong = want.dtype == MUON_I64 ? NULL
-                                                   : ship_compare_bits(s, i, suffixes[k], got.data,
-                                                                       want.data, want.dtype);
+        const char *wrong = NULL;
+        if (is_list(s, i, suffixes[k]))
+            wrong = compare_lists(s, i, &got, &want);
+        else if (want.dtype != MUON_I64)
+            wrong = ship_compare_bits(s, i, suffixes[k], got.data, want.data, want.dtype);
         if (wrong) return wrong;
     }
     return NULL;

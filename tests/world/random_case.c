@@ -213,6 +213,13 @@ static void draw_group(random_case *c, muon_group *g)
     g->decay_form = pick(2) ? MUON_DECAY_DECOUPLED : (muon_decay_form)pick(4);
     g->cautious_decay = g->decay_form != MUON_DECAY_L2 && !pick(3);
     g->bias_correction = g->momentum_form == MUON_EMA && pick(2);
+    if (!pick(3)) {
+        g->equalize = pick(2);
+        g->adaptive = !pick(3);
+        g->renormalize = pick(2);
+        g->second_moment = (muon_second_moment)pick(4);
+        g->second_eps_mode = (muon_second_eps)pick(2);
+    }
     if (g->rule == MUON_RULE_ADAMW && !pick(3)) g->rule = MUON_RULE_LION;
 }
 

@@ -27,6 +27,7 @@ void oracle_init(oracle *o, const model *m, size_t p, int64_t batch, int64_t row
     o->w = zeros(n);
     o->m = zeros(n);
     o->v = zeros(n);
+    o->second = zeros(n);
     for (int64_t i = 0; i < n; i++)
         o->start[i] = o->w[i] = (double)model_weight(m, p, i);
 }
@@ -37,6 +38,7 @@ void oracle_free(oracle *o)
     free(o->w);
     free(o->m);
     free(o->v);
+    free(o->second);
 }
 
 double oracle_bf16(double x)
@@ -136,18 +138,91 @@ typedef struct room {
     double *change; /* of weights, in units of -lr; 0 in no matrix */
 } room;
 
+/* ---- Variants, on a matrix [rows][cols] */
+
+static double dot(const double *a, const double *b, int64_t n, int64_t stride)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += a[i * stride] * b[i * stride];
+    return sum;
+}
+
+static void scale(double *x, int64_t n, int64_t stride, double by)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i * stride] *= by;
+}
+
+/* Lines are rows, or columns: `count` lines of n elements, `step` apart, with `stride` inside. */
+typedef struct lines {
+    int64_t count, n, step, stride;
+} lines;
+
+static lines lines_of(int64_t rows, int64_t cols, int columns)
+{
+    return columns ? (lines){cols, rows, 1, cols} : (lines){rows, cols, cols, 1};
+}
+
+static void equalize(double *u, int64_t rows, int64_t cols, int columns)
+{
+    lines l = lines_of(rows, cols, columns);
+    double norm = sqrt(dot(u, u, rows * cols, 1) / (double)l.count);
+    for (int64_t i = 0; i < l.count; i++) {
+        double own = sqrt(dot(u + i * l.step, u + i * l.step, l.n, l.stride));
+        scale(u + i * l.step, l.n, l.stride, norm / fmax(own, 1e-6));
+    }
+}
+
+static double second_root(const muon_group *group, double v)
+{
+    return group->second_eps_mode == MUON_SECOND_EPS_CLAMP ? sqrt(fmax(v, group->second_eps))
+                                                           : sqrt(v) + group->second_eps;
+}
+
+/* V is at the first element of each line. */
+static void divide(const oracle *o, const muon_group *group, const int64_t *index, double *x,
+                   int64_t rows, int64_t cols)
+{
+    int elements = group->second_moment == MUON_SECOND_ELEMENTS;
+    int wide = o->transposed ? cols < rows : rows < cols;
+    int columns = (group->second_moment == MUON_SECOND_LONG_SIDE && wide) != o->transposed;
+    lines l = elements ? (lines){rows * cols, 1, 1, 1} : lines_of(rows, cols, columns);
+    double before = dot(x, x, rows * cols, 1);
+    for (int64_t i = 0; i < l.count; i++) {
+        double *line = x + i * l.step, *v = &o->second[index[i * l.step]];
+        double mean = dot(line, line, l.n, l.stride) / (double)l.n;
+        *v = group->second_beta * *v + (1 - group->second_beta) * mean;
+        scale(line, l.n, l.stride, 1 / second_root(group, *v));
+    }
+    double after = dot(x, x, rows * cols, 1);
+    if (!elements) scale(x, rows * cols, 1, sqrt(before) / fmax(sqrt(after), group->second_eps));
+}
+
 /* Finds how the weights of one matrix move; 0 if there is none of this number. */
 static int turn_matrix(oracle *o, const room *r, const muon_group *group, int64_t batch, int matrix)
 {
     int64_t rows, n = oracle_elements(o, batch, matrix, r->index, &rows);
     if (n == 0) return 0;
     int64_t cols = n / rows;
+    double *u = zeros(2 * n);
     for (int64_t i = 0; i < n; i++)
-        r->x[i] = (float)r->u[r->index[i]];
+        u[i] = u[n + i] = r->u[r->index[i]];
+    if (group->equalize) equalize(u, rows, cols, o->transposed);
+    for (int64_t i = 0; i < n; i++)
+        r->x[i] = (float)u[i];
     ns_steps steps;
     assert_ok(muon__ns_steps_make(&steps, group));
     testlib_newton_schulz(r->orthogonal, r->x, rows, cols, (const double(*)[3])steps.abc,
                           steps.count, steps.norm_scale, group);
+    if (group->adaptive) scale(r->orthogonal, n, 1, dot(u + n, r->orthogonal, n, 1));
+    if (group->renormalize) {
+        double norm = sqrt(dot(r->orthogonal, r->orthogonal, n, 1));
+        scale(r->orthogonal, n, 1, sqrt((double)(rows < cols ? rows : cols)) / fmax(norm, 1e-6));
+    }
+    if (group->second_moment != MUON_SECOND_NONE)
+        divide(o, group, r->index, r->orthogonal, rows, cols);
+    free(u);
     double factor = o->transposed ? oracle_factor(group, (double)cols, (double)rows)
                                   : oracle_factor(group, (double)rows, (double)cols);
     for (int64_t i = 0; i < n; i++) {

@@ -18,6 +18,8 @@ typedef struct oracle {
     int wire_bf16;
     double *start, *w; /* weights at first and now */
     double *m, *v;     /* momentum; exp_avg and exp_avg_sq */
+    /* Second moments: of elements, or of rows or columns, where each has its first element. */
+    double *second;
     int64_t step;
     double update_sumsq, update_elements; /* of the last step: lr * factor * O */
 } oracle;

@@ -14,6 +14,10 @@ enum {
     L2_ADAMWS,
     LIONS,
     CAUTIOUS_LIONS,
+    NORMUONS,
+    LONG_SIDES,
+    ADAMUONS,
+    ADAPTIVES,
     ZOO_GROUPS
 };
 
@@ -30,6 +34,11 @@ static void add_variants(fleet *f)
     ADD(L2_ADAMWS, "l2.adamw", NULL, "0: tp", 23);
     ADD(LIONS, "lion", NULL, "0: ep; 1: fsdp, tp", 19, 11)->dtype = MUON_BF16;
     ADD(CAUTIOUS_LIONS, "cautious.lion", NULL, "0: fsdp", 27)->copy_dtype = MUON_BF16;
+    ADD(NORMUONS, "normuon", "rows 30, skip 2, 16", "0: fsdp; 1: ep, tp", 48, 20);
+    ADD(NORMUONS, "normuon.experts", "batch 1; transposed", "0: ep; 1: fsdp; 2: tp", 5, 12, 16);
+    ADD(LONG_SIDES, "normuon.long", "cols / 2", "0: tp, fsdp", 24, 60)->dtype = MUON_BF16;
+    ADD(ADAMUONS, "adamuon", "rows 17, skip 5", "0: fsdp; 1: tp, ep", 22, 31)->dtype = MUON_BF16;
+    ADD(ADAPTIVES, "adaptive", NULL, "0: ep; 1: fsdp, tp", 26, 90);
 }
 
 static void add_params(fleet *f)
@@ -104,6 +113,14 @@ static void set_variants(muon_group *groups)
     groups[L2S].decay_form = groups[L2_ADAMWS].decay_form = MUON_DECAY_L2;
     groups[L2S].momentum_form = MUON_EMA;
     groups[L2S].bias_correction = 1;
+    groups[NORMUONS].second_moment = MUON_SECOND_ROWS;
+    groups[NORMUONS].cautious_decay = 1;
+    groups[LONG_SIDES].second_moment = MUON_SECOND_LONG_SIDE;
+    groups[LONG_SIDES].second_eps_mode = MUON_SECOND_EPS_CLAMP;
+    groups[LONG_SIDES].equalize = groups[LONG_SIDES].renormalize = 1;
+    groups[ADAMUONS].second_moment = MUON_SECOND_ELEMENTS;
+    groups[ADAMUONS].momentum_dtype = MUON_BF16;
+    groups[ADAPTIVES].adaptive = 1;
 }
 
 void zoo_init(zoo *z)

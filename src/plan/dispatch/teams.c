@@ -166,6 +166,11 @@ static muon_status take(search *s, size_t item, int *members, int size, int far,
     return add_choice(s, item, members, size, far);
 }
 
+static int is_whole(const search *s, size_t item)
+{
+    return s->m->plan->classes[s->m->plan->items[item].class].whole;
+}
+
 static int64_t tiles_of(const search *s, size_t item)
 {
     const plan_class *c = &s->m->plan->classes[s->m->plan->items[item].class];
@@ -186,7 +191,7 @@ static muon_status place(search *s, size_t item, int least, double target, int *
     int members[TEAM_MAX];
     int limit = s->limit;
     *found = 1;
-    if (limit > 1 && tiles_of(s, item) > TEAM_TILES) least = limit = 1;
+    if (limit > 1 && (is_whole(s, item) || tiles_of(s, item) > TEAM_TILES)) least = limit = 1;
     for (int size = least; size <= limit; size++) {
         TRY(find_seconds(s, s->m->plan->items[item].class, size));
         if (size > 1 && least == 1 && !is_efficient(s, item, size)) break;

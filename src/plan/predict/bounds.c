@@ -37,6 +37,7 @@ enum { NPARTS = sizeof PARTS / sizeof *PARTS, HALVINGS = 12 };
 
 /* What a team of matrices of one class does, all members together. */
 typedef struct class_cost {
+    int limit;     /* ranks of a team */
     double work;   /* seconds */
     double bytes;  /* that members compute, and that every other one needs */
     double rounds; /* of exchange */
@@ -57,7 +58,7 @@ typedef struct slow {
 
 typedef struct finder {
     const muon_plan *plan; /* without teams */
-    int limit;             /* ranks of a team */
+    int limit;             /* ranks of any team */
     int64_t per_node;
     double near, far; /* seconds for a byte */
     double wire;
@@ -195,7 +196,7 @@ static best find_best(const finder *f, const class_cost *c, const holders *h)
     best b = {.path = HUGE_VAL};
     for (int i = 0; i < NPARTS; i++)
         b.parts[i] = HUGE_VAL;
-    for (int size = 1; size <= f->limit; size++) {
+    for (int size = 1; size <= c->limit; size++) {
         if (size > 1 && !is_worth_trying(f, &b, c, size)) break;
         for (int nodes = (int)((size + f->per_node - 1) / f->per_node); nodes <= size; nodes++)
             consider(f, &b, c, h, size, nodes);
@@ -222,7 +223,8 @@ static muon_status cost_classes(finder *f)
     for (size_t i = 0; i < plan->nclasses; i++) {
         const plan_class *c = &plan->classes[i];
         f->classes[i].work = c->flops / plan->config.machine.flops;
-        if (f->limit == 1) continue;
+        f->classes[i].limit = c->whole ? 1 : f->limit;
+        if (f->classes[i].limit == 1) continue;
         ns_plan ns;
         TRY(muon__plan_class_ns(&ns, c, &plan->groups[c->group]));
         team_rounds r = muon__team_rounds(&ns);
@@ -275,7 +277,7 @@ static double least_extra(const finder *f, const slow *s, double seconds)
 {
     const class_cost *c = &f->classes[s->class];
     double least = HUGE_VAL;
-    for (int size = 1; size <= f->limit; size++) {
+    for (int size = 1; size <= c->limit; size++) {
         int fewest = (int)((size + f->per_node - 1) / f->per_node);
         if (busy_of(f, c, size, fewest) >= least) break; /* larger teams are busier */
         for (int nodes = fewest; nodes <= size; nodes++)

@@ -7,6 +7,7 @@
 
 #include "plan/route/route.h"
 #include "plan/route/traffic.h"
+#include "variant/variant.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -34,9 +35,10 @@ static void choose_small(muon_plan *plan, int threads, int64_t floats)
         int64_t m = c->rows < c->cols ? c->rows : c->cols;
         c->small = threads > 1 && muon__matrix_floats(c) <= floats &&
                    muon__la_symmetric_tiles(m) < (int64_t)TILES_PER_THREAD * threads;
-        int64_t scratch = plan->config.orthogonalize ? 0 : muon__ns_scratch(c->rows, c->cols);
+        int64_t scratch = muon__plan_class_scratch(plan, c);
         int64_t *most = c->small ? &plan->scratch_small : &plan->scratch_large;
         assert(scratch >= 0); /* as large as it would have to be, no tensor is */
+        scratch += muon__variant_scratch(&plan->groups[c->group], c->rows, c->cols);
         if (scratch > *most) *most = scratch;
     }
 }
