@@ -77,6 +77,7 @@ class Group(c.Structure):
         ("second_beta", c.c_double),
         ("second_eps", c.c_double),
         ("second_eps_mode", c.c_int),
+        ("update_norm", c.c_int),
     ]
 
 

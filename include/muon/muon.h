@@ -346,13 +346,23 @@ typedef enum muon_second_moment {
     MUON_SECOND_NONE,
     MUON_SECOND_ROWS,      /* S: for each row of a matrix, the mean of its O^2 */
     MUON_SECOND_LONG_SIDE, /* the same for each row or column, of which there are more */
-    MUON_SECOND_ELEMENTS   /* S = O^2 (AdaMuon) */
+    MUON_SECOND_ELEMENTS,  /* S = O^2 (AdaMuon) */
+    MUON_SECOND_MATRIX     /* S = |G|^2 of a whole matrix, and O is multiplied by |U|, too (NAMO) */
 } muon_second_moment;
 
 typedef enum muon_second_eps {
     MUON_SECOND_EPS_ADD,  /* O / (sqrt(V) + eps), the default */
     MUON_SECOND_EPS_CLAMP /* O / sqrt(max(V, eps)) */
 } muon_second_eps;
+
+/* How long an update is. All but the first replace factor and lr_scale; |W| is that of the whole matrix. */
+typedef enum muon_update_norm {
+    MUON_UPDATE_NORM_OWN, /* lr * factor * O, the default */
+    MUON_UPDATE_RELATIVE, /* lr * |W| O / |O|, with |W| after decay (before, if that is cautious) */
+    /* lr * |W| O / |O|, with |W| before decay; then W is scaled back to that norm, so that it never
+     * changes (MuonH). */
+    MUON_UPDATE_HYPERBALL
+} muon_update_norm;
 
 /* Parameters that share a rule and its settings. Muon, for each logical matrix:
  *     G = grad * clip / grad_scale;  M, U by momentum_form;  O = orthogonalize(U)
@@ -407,6 +417,7 @@ typedef struct muon_group {
     muon_second_moment second_moment;
     double second_beta, second_eps; /* 0.95, 1e-8 */
     muon_second_eps second_eps_mode;
+    muon_update_norm update_norm; /* not with MUON_SECOND_ELEMENTS */
 } muon_group;
 
 MUON_API void muon_group_init(muon_group *group, size_t struct_size);

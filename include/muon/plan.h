@@ -31,7 +31,7 @@ typedef struct muon_matrix { /* one logical matrix */
     int owner;                /* the rank that orthogonalizes it; of a team, the first member */
     int wave;                 /* the wave in which it does */
     int team;                 /* ranks that share it: 1, or more (muon_plan_get_member) */
-    /* Second moments that its owner keeps for it, with MUON_SECOND_ROWS or MUON_SECOND_LONG_SIDE. */
+    /* Second moments that its owner keeps for it: 0, one for each row or column, or one. */
     int64_t second_moments;
 } muon_matrix;
 

@@ -19,6 +19,7 @@ muon_status muon__plan_class_ns(ns_plan *out, const plan_class *class, const muo
 
 double muon__plan_class_factor(const plan_class *class, const muon_group *group)
 {
+    if (group->update_norm != MUON_UPDATE_NORM_OWN) return 1;
     return class->transposed ? muon__lr_factor(group, class->cols, class->rows)
                              : muon__lr_factor(group, class->rows, class->cols);
 }

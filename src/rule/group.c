@@ -156,6 +156,14 @@ static muon_status check_variants(const muon_group *group)
     REQUIRE(!group->cautious_decay || group->decay_form != MUON_DECAY_L2, E_VALUE,
             "cautious_decay is 1, but decay_form is l2, whose decay is part of the gradient");
     if (group->rule != MUON_RULE_MUON) return MUON_OK;
+    REQUIRE(group->update_norm == MUON_UPDATE_NORM_OWN ||
+                group->second_moment != MUON_SECOND_ELEMENTS,
+            E_VALUE, "update_norm is %s, but second_moment is elements, which changes the norm",
+            group->update_norm == MUON_UPDATE_RELATIVE ? "relative" : "hyperball");
+    REQUIRE(group->decay_form != MUON_DECAY_L2 || group->second_moment != MUON_SECOND_MATRIX,
+            E_VALUE,
+            "decay_form is l2, but second_moment is matrix: the norm of gradients is that without "
+            "decay");
     REQUIRE(!group->bias_correction || group->momentum_form == MUON_EMA, E_VALUE,
             "bias_correction is 1, but momentum_form is heavy_ball: it needs ema");
     return MUON_OK;

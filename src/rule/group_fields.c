@@ -19,7 +19,8 @@ _Static_assert(sizeof(muon_rule) == sizeof(int) && sizeof(muon_dtype) == sizeof(
                    sizeof(muon_lr_mode) == sizeof(int) && sizeof(muon_adam_eps) == sizeof(int) &&
                    sizeof(muon_decay_form) == sizeof(int) &&
                    sizeof(muon_second_moment) == sizeof(int) &&
-                   sizeof(muon_second_eps) == sizeof(int),
+                   sizeof(muon_second_eps) == sizeof(int) &&
+                   sizeof(muon_update_norm) == sizeof(int),
                "an enum of muon_group is not an int");
 
 /* Their values count from 0, or from `first`. */
@@ -36,8 +37,10 @@ static const char *const eps_modes[] = {"relative", "add", "clamp", NULL};
 static const char *const normalizations[] = {"frobenius", "schatten4", "aol", NULL};
 static const char *const adam_eps_modes[] = {"corrected", "raw", NULL};
 static const char *const decay_forms[] = {"decoupled", "independent", "l2", "palm", NULL};
-static const char *const second_moments[] = {"none", "rows", "long_side", "elements", NULL};
+static const char *const second_moments[] = {"none",     "rows",   "long_side",
+                                             "elements", "matrix", NULL};
 static const char *const second_eps_modes[] = {"add", "clamp", NULL};
+static const char *const update_norms[] = {"own", "relative", "hyperball", NULL};
 
 #define AT(field)         .public.name = #field, .offset = offsetof(muon_group, field)
 #define REAL              .public.type = MUON_FIELD_DOUBLE, .low = 0
@@ -112,12 +115,16 @@ static const group_field fields[] = {
      SAYS("O gets the norm sqrt(min(rows, cols)) (Muon+)", "false")},
     {AT(second_moment), CHOICE(second_moments), FIXED, OF_MUON,
      SAYS("O is divided by roots of second moments: none, rows or long_side (NorMuon), elements "
-          "(AdaMuon)",
+          "(AdaMuon), matrix (NAMO)",
           "none")},
     {AT(second_beta), BELOW_ONE, OF_MUON, SAYS("decay of second moments", "0.95")},
     {AT(second_eps), POSITIVE, OF_MUON, SAYS("keeps what O is divided by from being 0", "1e-8")},
     {AT(second_eps_mode), CHOICE(second_eps_modes), OF_MUON,
      SAYS("second_eps: add (to the root) or clamp (the second moment from below)", "add")},
+    {AT(update_norm), CHOICE(update_norms), FIXED, OF_MUON,
+     SAYS("length of an update: own (lr and its factors), relative (lr times the norm of W), "
+          "hyperball (the same, and W keeps its norm)",
+          "own")},
 };
 
 const group_field *muon__group_field_at(size_t i)

@@ -106,6 +106,7 @@ static muon_status make(muon_opt *opt, const muon_config *config)
     TRY(muon__step_agree_create(&opt->step_agree, &opt->comm, opt->plan, opt->number, &opt->agree));
     TRY(plain ? muon__reference_create(opt) : muon__exchange_create(opt));
     if (opt->plan->nteams > 0) TRY(muon__teams_create(opt));
+    TRY(muon__norms_create(opt));
     TRY(muon__pool_create(&opt->p, opt->plan->threads));
     TRY(muon__la_warm_up(opt->la, opt->p));
     if (!plain) muon__exchange_look_after(opt);
@@ -213,6 +214,7 @@ void muon__opt_destroy(muon_opt *opt)
     muon__teams_destroy(opt);
     size_t kept = muon__reference_destroy(opt);
     kept += muon__step_agree_destroy(opt->step_agree);
+    kept += muon__norms_destroy(opt);
     kept += muon__agree_close(&opt->agree);
     kept += muon__comm_free(&opt->comm, opt->workspace.base, opt->workspace.size);
     if (opt->plan) { /* before it there is nothing that needs it */

@@ -48,7 +48,7 @@ typedef struct weight {
 } weight;
 
 /* Roundings of one step that must not share random bits. */
-enum { STREAM_UPDATE, STREAM_QK_CLIP };
+enum { STREAM_UPDATE, STREAM_QK_CLIP, STREAM_NORM };
 
 static inline weight weight_of(const muon_opt *opt, size_t param, int stream)
 {

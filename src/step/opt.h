@@ -80,6 +80,16 @@ typedef struct vectors {
     float *memory;
 } vectors;
 
+/* Norms of whole matrices that a stage asks for (norms.c). */
+typedef struct norms {
+    size_t n;              /* matrices; 0: nobody asks */
+    int32_t *of;           /* [nitems] which of them an item is, or -1 */
+    int has_grads;         /* norms of gradients are asked for, too */
+    double *weight, *grad; /* [n] of W, and of the gradient as it came, squared */
+    atomic_uchar *locks;   /* [n] of sums that threads merge into */
+    struct tree *t;
+} norms;
+
 typedef struct exchange exchange;   /* messages of the pipeline */
 typedef struct teams teams;         /* the matrices that this rank shares with others */
 typedef struct reference reference; /* memory of the reference path */
@@ -124,8 +134,9 @@ struct muon_opt {
     muon_state_buffers *bound; /* [nparams] valid if is_bound */
     int is_bound;
     vectors vectors; /* always in memory */
-    region memory;   /* its addresses stay when it goes to a file; none while state is in bound */
-    int64_t *steps;  /* [nparams] always in memory */
+    norms norms;
+    region memory;  /* its addresses stay when it goes to a file; none while state is in bound */
+    int64_t *steps; /* [nparams] always in memory */
     offload offload;
     int offloaded;        /* what all ranks have agreed on; then state is own */
     int64_t state_bytes;  /* without steps */
@@ -295,6 +306,13 @@ muon_status muon__exchange_start_scatter(muon_opt *opt, size_t wave);
 muon_status muon__exchange_finish_scatter(muon_opt *opt, size_t wave);
 /* After the last wave: nothing is on its way any more. */
 muon_status muon__exchange_finish(muon_opt *opt);
+
+/* Collective, if anybody asks for norms: those of weights and gradients before anything changes, and
+ * afterwards weights back to theirs. The first fails only where the caller fails to bring a gradient. */
+muon_status muon__norms_create(muon_opt *opt);
+size_t muon__norms_destroy(muon_opt *opt); /* returns what muon__comm_free does */
+muon_status muon__norms_find(muon_opt *opt);
+muon_status muon__norms_restore(muon_opt *opt);
 
 /* All waves of the pipeline, or the reference path. */
 muon_status muon__step_pipeline(muon_opt *opt, double *clock);

@@ -2,6 +2,7 @@
  * the costly ones first; then large ones one after the other, all threads inside. Which is which
  * changes no bit. */
 #include "base/mode.h"
+#include "rule/group.h"
 #include "step/team.h"
 #include "variant/variant.h"
 
@@ -64,7 +65,12 @@ static variant variant_of(const muon_opt *opt, const plan_item *item)
 {
     const plan_class *class = &opt->plan->classes[item->class];
     const float *base = opt->vectors.data[item->param];
-    return (variant){.group = &opt->groups[class->group],
+    int32_t at = opt->norms.of[item - opt->plan->items];
+    float scale = muon__grad_multiplier(opt, &opt->groups[class->group]);
+    return (variant){.weight = at < 0 ? 0 : opt->norms.weight[at],
+                     .grad = at < 0 ? 0 : sqrt(opt->norms.grad[at]) * (double)scale,
+                     .decay = muon__group_decay(&opt->groups[class->group]),
+                     .group = &opt->groups[class->group],
                      .rows = class->rows,
                      .cols = class->cols,
                      .transposed = class->transposed,

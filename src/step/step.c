@@ -169,6 +169,8 @@ static muon_status apply(muon_opt *opt, const step_word *word, double *clock)
     double start = *clock;
     opt->kept = MUON_OK;
     TRY(opt->plain ? muon__step_reference(opt, clock) : muon__step_pipeline(opt, clock));
+    TRY(muon__norms_restore(opt));
+    muon__step_clock(opt, MUON_PHASE_UPDATE, clock);
     TRY(muon__step_keep(opt, muon__step_adamw(opt, clock)));
     tell_consumed(opt, 0, 0);
     muon__step_clock(opt, MUON_PHASE_ADAMW, clock);
@@ -221,6 +223,8 @@ muon_status muon__step_run(muon_opt *opt, const muon_step_args *args, muon_statu
         return MUON_OK;
     }
     opt->result.skipped_steps = opt->skipped_steps;
+    TRY(muon__opt_settle(opt, muon__norms_find(opt)));
+    muon__step_clock(opt, MUON_PHASE_CHECK, &clock);
     status = apply(opt, &word, &clock);
     if (status != MUON_OK)
         muon__opt_break(opt, status, "an earlier step of this optimizer failed half-way");

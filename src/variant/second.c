@@ -14,15 +14,25 @@ static int is_by_columns(const muon_group *group, int64_t rows, int64_t cols, in
 
 int64_t muon__variant_second(const muon_group *group, int64_t rows, int64_t cols, int transposed)
 {
+    if (group->second_moment == MUON_SECOND_MATRIX) return 1;
     if (group->second_moment != MUON_SECOND_ROWS && group->second_moment != MUON_SECOND_LONG_SIDE)
         return 0;
     return is_by_columns(group, rows, cols, transposed) ? cols : rows;
 }
 
-static double divisor(const muon_group *group, double v)
+/* Moves *v towards `square`; returns 1 / its root, or 0 where that is infinite. */
+static double invert(const muon_group *group, float *v, double square)
 {
-    if (group->second_eps_mode == MUON_SECOND_EPS_CLAMP) return sqrt(fmax(v, group->second_eps));
-    return sqrt(v) + group->second_eps;
+    *v = (float)((double)*v + (1 - group->second_beta) * (square - (double)*v));
+    double root = group->second_eps_mode == MUON_SECOND_EPS_CLAMP
+                      ? sqrt(fmax((double)*v, group->second_eps))
+                      : sqrt((double)*v) + group->second_eps;
+    return root > 0 ? 1 / root : 0;
+}
+
+double muon__second_factor(const variant *v, double u)
+{
+    return u * invert(v->group, v->second, v->grad * v->grad);
 }
 
 void muon__second_divide(const variant *v, float *o, pool *p, double *sums)
@@ -33,11 +43,8 @@ void muon__second_divide(const variant *v, float *o, pool *p, double *sums)
     (by_columns ? muon__sum_columns : muon__sum_rows)(sums, o, o, v->rows, v->cols, p);
     double before = 0, after = 0;
     for (int64_t i = 0; i < n; i++) {
-        double square = sums[i], now = (double)v->second[i];
-        now += (1 - group->second_beta) * (square / (double)each - now);
-        v->second[i] = (float)now;
-        double by = divisor(group, (double)v->second[i]);
-        sums[i] = by > 0 ? 1 / by : 0;
+        double square = sums[i];
+        sums[i] = invert(group, &v->second[i], square / (double)each);
         before += square;
         after += square * sums[i] * sums[i];
     }

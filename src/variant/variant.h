@@ -13,6 +13,9 @@ typedef struct variant {
     int64_t rows, cols;
     int transposed; /* the matrix is stored so: its rows are the neurons' inputs */
     float *second;  /* [muon__variant_second] V; NULL if that is 0 */
+    double weight;  /* norm of W before the step, for update_norm */
+    double decay;   /* the part of W that decays */
+    double grad;    /* norm of G, for MUON_SECOND_MATRIX */
 } variant;
 
 /* Some stage looks at whole matrices: one rank must have all of it. */

@@ -12,7 +12,7 @@ muon.qk_log_only: 0
 muon.qk_threshold: 100
 muon.seed: 0
 muon.skip_norm: 0
-group 0 'muon': 2 parameters, rule muon, lr 0.001, weight_decay 0.1, clip 1, momentum 0.95, nesterov 1, momentum_form ema, momentum_dtype f32, lr_mode original, lr_scale 1, coefficients original, ns_steps 5, algorithm auto, ns_eps 1e-07, eps_mode clamp, normalization frobenius, norm_scale 0, decay_form decoupled, cautious_decay 0, bias_correction 0, equalize 0, adaptive 0, renormalize 0, second_moment none, second_beta 0.95, second_eps 1e-08, second_eps_mode add
+group 0 'muon': 2 parameters, rule muon, lr 0.001, weight_decay 0.1, clip 1, momentum 0.95, nesterov 1, momentum_form ema, momentum_dtype f32, lr_mode original, lr_scale 1, coefficients original, ns_steps 5, algorithm auto, ns_eps 1e-07, eps_mode clamp, normalization frobenius, norm_scale 0, decay_form decoupled, cautious_decay 0, bias_correction 0, equalize 0, adaptive 0, renormalize 0, second_moment none, second_beta 0.95, second_eps 1e-08, second_eps_mode add, update_norm own
 group 1 'adamw': 1 parameter, rule adamw, lr 0.001, weight_decay 0.01, clip 1, beta1 0.9, beta2 0.999, adam_eps 1e-08, adam_eps_mode corrected, decay_form decoupled, cautious_decay 0
 $ muonctl bench ns:1x1@nothing=1 2>&1 | sed -n 's/.*known: //p' | tr -d , | tr ' ' '\n' | sort >fields
 $ muonctl ckpt inspect torch --json | grep -o '"muon.group.0.[a-z0-9_]*"' | tr -d '"' | cut -d. -f4 | grep -v '^name$' | sort | diff - fields

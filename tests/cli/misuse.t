@@ -176,7 +176,7 @@ $ muonctl bench ns:4x4@steps=a
 2> try: muonctl bench --help
 ? 2
 $ muonctl bench ns:4x4@stps=5
-2> muonctl: bench: group field 'stps' is unknown; known: rule, lr, weight_decay, clip, momentum, nesterov, momentum_form, momentum_dtype, lr_mode, lr_scale, coefficients, ns_steps, algorithm, ns_eps, eps_mode, normalization, norm_scale, polar_lower, polar_safety, polar_cushion, beta1, beta2, adam_eps, adam_eps_mode, decay_form, cautious_decay, bias_correction, equalize, adaptive, renormalize, second_moment, second_beta, second_eps, second_eps_mode
+2> muonctl: bench: group field 'stps' is unknown; known: rule, lr, weight_decay, clip, momentum, nesterov, momentum_form, momentum_dtype, lr_mode, lr_scale, coefficients, ns_steps, algorithm, ns_eps, eps_mode, normalization, norm_scale, polar_lower, polar_safety, polar_cushion, beta1, beta2, adam_eps, adam_eps_mode, decay_form, cautious_decay, bias_correction, equalize, adaptive, renormalize, second_moment, second_beta, second_eps, second_eps_mode, update_norm
 2> try: muonctl bench --help
 ? 2
 $ muonctl bench ns:4x4@coefficients=yuo

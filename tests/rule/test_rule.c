@@ -182,8 +182,9 @@ static const struct {
     {OFFSET(normalization), {"frobenius", "schatten4", "aol"}, 0, MUON_E_VALUE},
     {OFFSET(adam_eps_mode), {"corrected", "raw"}, 0, MUON_E_VALUE},
     {OFFSET(decay_form), {"decoupled", "independent", "l2", "palm"}, 0, MUON_E_VALUE},
-    {OFFSET(second_moment), {"none", "rows", "long_side", "elements"}, 0, MUON_E_VALUE},
+    {OFFSET(second_moment), {"none", "rows", "long_side", "elements", "matrix"}, 0, MUON_E_VALUE},
     {OFFSET(second_eps_mode), {"add", "clamp"}, 0, MUON_E_VALUE},
+    {OFFSET(update_norm), {"own", "relative", "hyperball"}, 0, MUON_E_VALUE},
 };
 
 static muon_field field_at(size_t i)

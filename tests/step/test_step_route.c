@@ -341,6 +341,7 @@ static void simplify(fleet *f)
         f->groups[i].cautious_decay = f->groups[i].bias_correction = 0;
         f->groups[i].equalize = f->groups[i].adaptive = f->groups[i].renormalize = 0;
         f->groups[i].second_moment = MUON_SECOND_NONE;
+        f->groups[i].update_norm = MUON_UPDATE_NORM_OWN;
     }
     for (size_t i = 0; i < f->nparams; i++) {
         f->params[i].dtype = f->params[i].grad_dtype = MUON_F32;

@@ -26,6 +26,7 @@ static void check_second(const oracle *o, const model *m, const muon_group *grou
     int columns = (group->second_moment == MUON_SECOND_LONG_SIDE && wide) != (s->transposed != 0);
     int elements = group->second_moment == MUON_SECOND_ELEMENTS;
     int64_t want = elements ? s->rows * s->cols : columns ? s->cols : s->rows;
+    if (group->second_moment == MUON_SECOND_MATRIX) want = 1;
     int64_t step = elements || columns ? 1 : s->cols;
     assert_int_equal(n, want);
     double error = 0, norm = 0;
@@ -74,19 +75,22 @@ static muon_group settings(void)
 
 TEST(every_variant_agrees_with_fp64_for_every_shape)
 {
-    for (int i = 0; i < 2 * 2 * 2 * 4 * 2; i++) {
+    for (int i = 0; i < 2 * 2 * 2 * 5 * 2; i++) {
         muon_group group = settings();
         group.equalize = i % 2;
         group.adaptive = i / 2 % 2;
         group.renormalize = i / 4 % 2;
-        group.second_moment = (muon_second_moment)(i / 8 % 4);
-        group.second_eps_mode = (muon_second_eps)(i / 32);
+        group.second_moment = (muon_second_moment)(i / 8 % 5);
+        group.second_eps_mode = (muon_second_eps)(i / 40);
         group.second_beta = i % 3 ? 0.95 : 0.5;
+        group.update_norm = (muon_update_norm)(i % 7 % 3);
+        group.cautious_decay = i % 4 == 3;
+        if (group.second_moment == MUON_SECOND_ELEMENTS) group.update_norm = MUON_UPDATE_NORM_OWN;
         for (size_t k = 0; k < COUNT(shapes); k++)
             check(&group, &shapes[k], i % 5 == 4 ? MUON_PATH_REFERENCE : MUON_PATH_PIPELINE,
                   model_text("equalize %d, adaptive %d, renormalize %d, second moments %d, eps %d, "
-                             "%lld x %lld%s",
-                             i % 2, i / 2 % 2, i / 4 % 2, i / 8 % 4, i / 32,
+                             "norm %d, %lld x %lld%s",
+                             i % 2, i / 2 % 2, i / 4 % 2, i / 8 % 5, i / 40, group.update_norm,
                              (long long)shapes[k].rows, (long long)shapes[k].cols,
                              shapes[k].transposed ? ", transposed" : ""));
     }
@@ -95,15 +99,17 @@ TEST(every_variant_agrees_with_fp64_for_every_shape)
 /* A matrix without a gradient has O = 0, and so have rows of zeros; nothing may become NaN. */
 TEST(zeros_stay_zeros_whatever_they_are_divided_by)
 {
-    for (int i = 0; i < 2 * 4 * 2; i++) {
+    for (int i = 0; i < 2 * 5 * 2; i++) {
         model m;
         model_init(&m);
         m.groups[MUONS] = settings();
         m.groups[MUONS].weight_decay = 0;
         m.groups[MUONS].equalize = m.groups[MUONS].adaptive = m.groups[MUONS].renormalize = 1;
-        m.groups[MUONS].second_moment = (muon_second_moment)(i / 2 % 4);
+        m.groups[MUONS].second_moment = (muon_second_moment)(i / 2 % 5);
+        if (i % 3 && i / 2 % 5 != MUON_SECOND_ELEMENTS)
+            m.groups[MUONS].update_norm = (muon_update_norm)(i % 3);
         m.groups[MUONS].second_eps_mode = (muon_second_eps)(i % 2);
-        m.groups[MUONS].second_eps = i / 8 ? 1e-30 : 1e-8;
+        m.groups[MUONS].second_eps = i / 10 ? 1e-30 : 1e-8;
         model_add(&m, MUONS, "w", "rows / 2", SHAPE(16, 12));
         model_create(&m);
         float before[16 * 12];
@@ -178,8 +184,11 @@ TEST(second_moments_are_a_list_with_one_matrix_after_the_other)
 
 TEST(variants_cannot_be_switched_on_later)
 {
-    static const char *const fields[][2] = {
-        {"equalize", "1"}, {"adaptive", "1"}, {"renormalize", "1"}, {"second_moment", "rows"}};
+    static const char *const fields[][2] = {{"equalize", "1"},
+                                            {"adaptive", "1"},
+                                            {"renormalize", "1"},
+                                            {"second_moment", "rows"},
+                                            {"update_norm", "relative"}};
     model m;
     model_init(&m);
     model_add(&m, MUONS, "w", NULL, SHAPE(6, 8));
@@ -192,6 +201,57 @@ TEST(variants_cannot_be_switched_on_later)
         assert_fails(muon_opt_set_group(m.opt, MUONS, &group), MUON_E_VALUE, fields[i][0]);
     }
     model_destroy(&m);
+}
+
+/* However far it is trained, and whatever its dtype. */
+TEST(hyperball_keeps_the_norm_of_every_matrix)
+{
+    model m;
+    model_init(&m);
+    m.groups[MUONS] = settings();
+    m.groups[MUONS].update_norm = MUON_UPDATE_HYPERBALL;
+    model_add(&m, MUONS, "w", "rows 10, skip 2, 12", SHAPE(24, 16));
+    model_create(&m);
+    double before[2] = {0}, after[2] = {0};
+    for (int step = 0; step <= 20; step++) {
+        for (int e = 0; e < 24 * 16; e++) {
+            double w = pow((double)model_weight(&m, 0, e), 2);
+            int row = e / 16;
+            if (row < 10 || row >= 12) *(step ? &after[row >= 12] : &before[row >= 12]) += w;
+        }
+        for (int i = 0; i < 2 && step > 0; i++) {
+            testlib_assert_error(fabs(after[i] / before[i] - 1), 1e-6, "matrix %d, step %d", i,
+                                 step);
+            after[i] = 0;
+        }
+        ship_fill_grads(&m, step);
+        model_step(&m);
+    }
+    model_destroy(&m);
+}
+
+TEST(what_has_no_meaning_together_is_refused)
+{
+    muon_group group = settings();
+    muon_config config;
+    muon_param param;
+    muon_config_init(&config, sizeof config);
+    muon_param_init(&param, sizeof param);
+    param.name = "w";
+    param.ndim = 2;
+    param.group = 0;
+    param.shape[0] = param.shape[1] = 8;
+    config.groups = &group;
+    config.ngroups = 1;
+    muon_plan *plan = NULL;
+    group.update_norm = MUON_UPDATE_HYPERBALL;
+    group.second_moment = MUON_SECOND_ELEMENTS;
+    assert_fails(muon_plan_create(&plan, &config, &param, 1), MUON_E_VALUE,
+                 "update_norm is hyperball, but second_moment is elements");
+    group.second_moment = MUON_SECOND_MATRIX;
+    group.decay_form = MUON_DECAY_L2;
+    assert_fails(muon_plan_create(&plan, &config, &param, 1), MUON_E_VALUE,
+                 "decay_form is l2, but second_moment is matrix");
 }
 
 /* One matrix on eight ranks, which would share it. */

@@ -217,8 +217,12 @@ static void draw_group(random_case *c, muon_group *g)
         g->equalize = pick(2);
         g->adaptive = !pick(3);
         g->renormalize = pick(2);
-        g->second_moment = (muon_second_moment)pick(4);
+        g->second_moment = (muon_second_moment)pick(5);
         g->second_eps_mode = (muon_second_eps)pick(2);
+        g->update_norm = (muon_update_norm)pick(3);
+        if (g->second_moment == MUON_SECOND_ELEMENTS) g->update_norm = MUON_UPDATE_NORM_OWN;
+        if (g->second_moment == MUON_SECOND_MATRIX && g->decay_form == MUON_DECAY_L2)
+            g->decay_form = MUON_DECAY_PALM;
     }
     if (g->rule == MUON_RULE_ADAMW && !pick(3)) g->rule = MUON_RULE_LION;
 }

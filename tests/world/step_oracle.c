@@ -95,12 +95,12 @@ static void decay(oracle *o, const muon_group *group, int64_t i, double update)
 }
 
 /* M becomes the new momentum; u[i] is what is orthogonalized. */
-static void momentum(oracle *o, double *u, const muon_group *group, const model *m, size_t p,
-                     double multiplier)
+static void momentum(oracle *o, double *u, double *gs, const muon_group *group, const model *m,
+                     size_t p, double multiplier)
 {
     double mu = group->momentum, t = (double)o->step + 1;
     for (int64_t i = 0; i < size_of(o); i++) {
-        double g = grad_of(o, group, m, p, i, multiplier);
+        double g = gs[i] = grad_of(o, group, m, p, i, multiplier);
         if (group->momentum_form == MUON_EMA) {
             o->m[i] = mu * o->m[i] + (1 - mu) * g;
             u[i] = group->nesterov ? mu * o->m[i] + (1 - mu) * g : o->m[i];
@@ -134,8 +134,9 @@ int64_t oracle_elements(const oracle *o, int64_t batch, int matrix, int64_t *ind
 typedef struct room {
     int64_t *index;
     float *x;
-    double *u, *orthogonal;
-    double *change; /* of weights, in units of -lr; 0 in no matrix */
+    double *u, *g, *orthogonal;
+    const double *before; /* weights before the step */
+    double *change;       /* of weights, in units of -lr; 0 in no matrix */
 } room;
 
 /* ---- Variants, on a matrix [rows][cols] */
@@ -180,6 +181,33 @@ static double second_root(const muon_group *group, double v)
                                                            : sqrt(v) + group->second_eps;
 }
 
+/* A second moment for all of a matrix, at its first element. */
+static void divide_by_grads(const oracle *o, const muon_group *group, const room *r, double *x,
+                            const double *u, int64_t n)
+{
+    double *v = &o->second[r->index[0]], square = 0;
+    for (int64_t i = 0; i < n; i++)
+        square += r->g[r->index[i]] * r->g[r->index[i]];
+    *v = group->second_beta * *v + (1 - group->second_beta) * square;
+    scale(x, n, 1, sqrt(dot(u, u, n, 1)) / second_root(group, *v));
+}
+
+static double norm_at(const double *x, const int64_t *index, int64_t n)
+{
+    double square = 0;
+    for (int64_t i = 0; i < n; i++)
+        square += x[index[i]] * x[index[i]];
+    return sqrt(square);
+}
+
+static double relative_length(const muon_group *group, const room *r, const double *x, int64_t n)
+{
+    int decays = group->update_norm == MUON_UPDATE_RELATIVE && !group->cautious_decay &&
+                 group->decay_form != MUON_DECAY_L2;
+    return norm_at(r->before, r->index, n) * (decays ? 1 - decay_of(group) : 1) /
+           sqrt(dot(x, x, n, 1));
+}
+
 /* V is at the first element of each line. */
 static void divide(const oracle *o, const muon_group *group, const int64_t *index, double *x,
                    int64_t rows, int64_t cols)
@@ -220,11 +248,16 @@ static int turn_matrix(oracle *o, const room *r, const muon_group *group, int64_
         double norm = sqrt(dot(r->orthogonal, r->orthogonal, n, 1));
         scale(r->orthogonal, n, 1, sqrt((double)(rows < cols ? rows : cols)) / fmax(norm, 1e-6));
     }
-    if (group->second_moment != MUON_SECOND_NONE)
+    if (group->second_moment == MUON_SECOND_MATRIX)
+        divide_by_grads(o, group, r, r->orthogonal, u + n, n);
+    else if (group->second_moment != MUON_SECOND_NONE)
         divide(o, group, r->index, r->orthogonal, rows, cols);
     free(u);
-    double factor = o->transposed ? oracle_factor(group, (double)cols, (double)rows)
-                                  : oracle_factor(group, (double)rows, (double)cols);
+    if (group->update_norm != MUON_UPDATE_NORM_OWN)
+        scale(r->orthogonal, n, 1, relative_length(group, r, r->orthogonal, n));
+    double factor = group->update_norm != MUON_UPDATE_NORM_OWN ? 1
+                    : o->transposed ? oracle_factor(group, (double)cols, (double)rows)
+                                    : oracle_factor(group, (double)rows, (double)cols);
     for (int64_t i = 0; i < n; i++) {
         double change = factor * r->orthogonal[i];
         r->change[r->index[i]] = change;
@@ -234,13 +267,31 @@ static int turn_matrix(oracle *o, const room *r, const muon_group *group, int64_
     return 1;
 }
 
+/* W of one matrix back to its norm before the step; 0 if there is none of this number. */
+static int restore_norm(oracle *o, const room *r, int64_t batch, int matrix)
+{
+    int64_t rows, n = oracle_elements(o, batch, matrix, r->index, &rows);
+    if (n == 0) return 0;
+    double by = norm_at(r->before, r->index, n) / norm_at(o->w, r->index, n);
+    for (int64_t i = 0; i < n; i++)
+        o->w[r->index[i]] *= by;
+    return 1;
+}
+
 void oracle_muon(oracle *o, const muon_group *group, const model *m, size_t p, double multiplier)
 {
     int64_t n = size_of(o);
-    room r = {malloc((size_t)n * sizeof *r.index), malloc((size_t)n * sizeof *r.x), zeros(n),
-              zeros(n), zeros(n)};
+    double *before = zeros(n);
+    memcpy(before, o->w, (size_t)n * sizeof *before);
+    room r = {malloc((size_t)n * sizeof *r.index),
+              malloc((size_t)n * sizeof *r.x),
+              zeros(n),
+              zeros(n),
+              zeros(n),
+              before,
+              zeros(n)};
     assert_true(r.index && r.x);
-    momentum(o, r.u, group, m, p, multiplier);
+    momentum(o, r.u, r.g, group, m, p, multiplier);
     o->update_sumsq = o->update_elements = 0;
     for (int64_t b = 0; b < o->batch; b++)
         for (int matrix = 0; turn_matrix(o, &r, group, b, matrix);)
@@ -249,7 +300,12 @@ void oracle_muon(oracle *o, const muon_group *group, const model *m, size_t p, d
         decay(o, group, i, r.change[i]);
         o->w[i] -= group->lr * r.change[i];
     }
+    for (int64_t b = 0; b < o->batch && group->update_norm == MUON_UPDATE_HYPERBALL; b++)
+        for (int matrix = 0; restore_norm(o, &r, b, matrix);)
+            matrix++;
     o->step++;
+    free(before);
+    free(r.g);
     free(r.index);
     free(r.x);
     free(r.u);

@@ -18,6 +18,8 @@ enum {
     LONG_SIDES,
     ADAMUONS,
     ADAPTIVES,
+    HYPERBALLS,
+    NAMOS,
     ZOO_GROUPS
 };
 
@@ -28,6 +30,7 @@ enum {
 
 static void add_variants(fleet *f)
 {
+    muon_param *p;
     ADD(CAUTIOUS, "cautious", "rows 9, skip 3, 14", "0: fsdp, tp", 26, 18);
     ADD(CAUTIOUS_ADAMWS, "cautious.adamw", NULL, "0: fsdp, ep", 31, 5)->dtype = MUON_BF16;
     ADD(L2S, "l2", "rows 20, skip 2", "0: ep; 1: fsdp, tp", 22, 27)->dtype = MUON_BF16;
@@ -39,6 +42,10 @@ static void add_variants(fleet *f)
     ADD(LONG_SIDES, "normuon.long", "cols / 2", "0: tp, fsdp", 24, 60)->dtype = MUON_BF16;
     ADD(ADAMUONS, "adamuon", "rows 17, skip 5", "0: fsdp; 1: tp, ep", 22, 31)->dtype = MUON_BF16;
     ADD(ADAPTIVES, "adaptive", NULL, "0: ep; 1: fsdp, tp", 26, 90);
+    ADD(HYPERBALLS, "hyperball", "rows 12, skip 3, 10", "0: fsdp, tp; 1: ep", 25, 34);
+    p = ADD(HYPERBALLS, "hyperball.bf16", "batch 1", "1: fsdp; 2: tp", 3, 14, 18);
+    p->dtype = p->grad_dtype = MUON_BF16;
+    ADD(NAMOS, "namo", "cols / 3", "0: ep, fsdp; 1: tp", 15, 36)->grad_dtype = MUON_F16;
 }
 
 static void add_params(fleet *f)
@@ -121,6 +128,9 @@ static void set_variants(muon_group *groups)
     groups[ADAMUONS].second_moment = MUON_SECOND_ELEMENTS;
     groups[ADAMUONS].momentum_dtype = MUON_BF16;
     groups[ADAPTIVES].adaptive = 1;
+    groups[HYPERBALLS].update_norm = MUON_UPDATE_HYPERBALL;
+    groups[NAMOS].update_norm = MUON_UPDATE_RELATIVE;
+    groups[NAMOS].second_moment = MUON_SECOND_MATRIX;
 }
 
 void zoo_init(zoo *z)
