@@ -424,9 +424,9 @@ MUON_API void muon_group_init(muon_group *group, size_t struct_size);
 
 /* Sets the fields of a Muon or AdamW group (depending on its rule) to the update rule and the
  * defaults of another implementation, evaluated in f32: "torch", "keller", "moonlight", "megatron",
- * "dion", "xtuner", "motif", "optax", "deepseek_v4". It switches off the variants that the other
- * does not have, and does not change rule, name, momentum_dtype and algorithm. docs/presets.md has
- * the table. */
+ * "dion", "xtuner", "motif", "optax", "deepseek_v4", "normuon" (dion's), "nanochat",
+ * "adaptive_muon" (Megatron's). It switches off the variants that the other does not have, and does
+ * not change rule, name, momentum_dtype and algorithm. docs/presets.md has the table. */
 MUON_API muon_status muon_group_set_preset(muon_group *group, const char *preset);
 
 /* Sets one field from text ("lr", "0.02"; "coefficients", "polar_express"), for config files and

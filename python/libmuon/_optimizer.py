@@ -33,8 +33,8 @@ class Muon(torch.optim.Optimizer):
             step; eps is ns_eps; adjust_lr_fn chooses lr_mode.
         preset: whose update rule and defaults to start from: "torch" (torch.optim.Muon and
             torch.optim.AdamW), "keller", "moonlight", "megatron", "dion", "xtuner", "motif",
-            "optax", "deepseek_v4", or None for libmuon's own. The defaults shown here are those of
-            "torch".
+            "optax", "deepseek_v4", "normuon", "nanochat", "adaptive_muon", or None for libmuon's
+            own. The defaults shown here are those of "torch".
     """
 
     # GradScaler leaves gradients scaled, and sets grad_scale and found_inf before a step.

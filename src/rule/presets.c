@@ -66,6 +66,15 @@ static const preset presets[] = {
     {"deepseek_v4",
      {2e-4, 0.1, 1, 1, MUON_HEAVY_BALL, MUON_LR_SPECTRAL, DEEPSEEK, MUON_EPS_CLAMP, 1e-15},
      {2e-4, 0.1, 0.9, 0.95, 1e-20, MUON_ADAM_EPS_CORRECTED}},
+    {"normuon", /* dion's */
+     {0.01, 0.01, 1, 0, MUON_HEAVY_BALL, MUON_LR_SPECTRAL_NORM, POLAR, MUON_EPS_ADD, 1e-8},
+     {0.01, 0.01, 0.9, 0.95, 1e-8, MUON_ADAM_EPS_CORRECTED}},
+    {"nanochat", /* AdamW: as for its lm_head */
+     {0.02, 0.2, 1, 1, MUON_EMA, MUON_LR_ORIGINAL, POLAR, MUON_EPS_ADD, 1e-6},
+     {0.004, 0.01, 0.8, 0.96, 1e-10, MUON_ADAM_EPS_CORRECTED}},
+    {"adaptive_muon", /* Emerging-Optimizers', as Megatron has it */
+     {3e-4, 0.01, 1, 0, MUON_EMA, MUON_LR_SPECTRAL, YOU, MUON_EPS_CLAMP, 1e-15},
+     {3e-4, 0.01, 0.9, 0.999, 1e-8, MUON_ADAM_EPS_CORRECTED}},
 };
 
 /* What only few have. */
@@ -77,7 +86,20 @@ static const struct {
     {"optax", MUON_RULE_MUON, "bias_correction", "1"},
     {"deepseek_v4", MUON_RULE_MUON, "ns_steps", "10"},
     {"deepseek_v4", MUON_RULE_MUON, "lr_scale", "0.18"},
+    {"normuon", MUON_RULE_MUON, "second_moment", "rows"},
+    {"nanochat", MUON_RULE_MUON, "equalize", "1"},
+    {"nanochat", MUON_RULE_MUON, "norm_scale", "1.01"},
+    {"nanochat", MUON_RULE_MUON, "renormalize", "1"},
+    {"nanochat", MUON_RULE_MUON, "second_moment", "long_side"},
+    {"nanochat", MUON_RULE_MUON, "second_beta", "0.9"},
+    {"nanochat", MUON_RULE_MUON, "second_eps", "1e-10"},
+    {"nanochat", MUON_RULE_MUON, "second_eps_mode", "clamp"},
+    {"nanochat", MUON_RULE_MUON, "cautious_decay", "1"},
+    {"adaptive_muon", MUON_RULE_MUON, "second_moment", "elements"},
     {"dion", MUON_RULE_LION, "beta2", "0.95"},
+    {"normuon", MUON_RULE_LION, "beta2", "0.95"},
+    {"adaptive_muon", MUON_RULE_LION, "beta1", "0.95"},
+    {"adaptive_muon", MUON_RULE_LION, "beta2", "0.98"},
     {"megatron", MUON_RULE_LION, "beta1", "0.95"},
     {"megatron", MUON_RULE_LION, "beta2", "0.98"},
 };

@@ -149,10 +149,10 @@ $ try '{"qk_clip": {"layers": [{"name": "a", "q": "w", "k": "w", "heads": 2.5}]}
 
 # Values that make no sense.
 $ try '{"preset": "keler"}'
-2> muonctl: step: c.json: preset: preset 'keler' is unknown; known: torch, keller, moonlight, megatron, dion, xtuner, motif, optax, deepseek_v4; did you mean 'keller'?
+2> muonctl: step: c.json: preset: preset 'keler' is unknown; known: torch, keller, moonlight, megatron, dion, xtuner, motif, optax, deepseek_v4, normuon, nanochat, adaptive_muon; did you mean 'keller'?
 ? 1
 $ try '{"groups": {"muon": {"preset": "keler"}}}'
-2> muonctl: step: c.json: groups.muon.preset: preset 'keler' is unknown; known: torch, keller, moonlight, megatron, dion, xtuner, motif, optax, deepseek_v4; did you mean 'keller'?
+2> muonctl: step: c.json: groups.muon.preset: preset 'keler' is unknown; known: torch, keller, moonlight, megatron, dion, xtuner, motif, optax, deepseek_v4, normuon, nanochat, adaptive_muon; did you mean 'keller'?
 ? 1
 $ try '{"groups": {"muon": {"lr": -1}}}'
 2> muonctl: step: c.json: groups.muon.lr: lr is -1, must be in [0, inf)

@@ -73,6 +73,25 @@ TEST(presets_have_the_values_of_their_peers)
          "lr_scale=.18 clip=1",
          "lr=2e-4 weight_decay=.1 beta1=.9 beta2=.95 adam_eps=1e-20 adam_eps_mode=corrected "
          "clip=1"},
+        {"normuon",
+         "lr=.01 weight_decay=.01 momentum=.95 nesterov=0 momentum_form=heavy_ball "
+         "coefficients=polar_express ns_steps=5 eps_mode=add ns_eps=1e-8 lr_mode=spectral_norm "
+         "lr_scale=1 clip=1 second_moment=rows second_beta=.95 second_eps=1e-8 "
+         "second_eps_mode=add",
+         "lr=.01 weight_decay=.01 beta1=.9 beta2=.95 adam_eps=1e-8 adam_eps_mode=corrected clip=1"},
+        {"nanochat",
+         "lr=.02 weight_decay=.2 momentum=.95 nesterov=1 momentum_form=ema "
+         "coefficients=polar_express ns_steps=5 norm_scale=1.01 eps_mode=add ns_eps=1e-6 "
+         "lr_mode=original lr_scale=1 clip=1 cautious_decay=1 equalize=1 renormalize=1 "
+         "second_moment=long_side second_beta=.9 second_eps=1e-10 second_eps_mode=clamp",
+         "lr=.004 weight_decay=.01 beta1=.8 beta2=.96 adam_eps=1e-10 adam_eps_mode=corrected "
+         "clip=1"},
+        {"adaptive_muon",
+         "lr=3e-4 weight_decay=.01 momentum=.95 nesterov=0 momentum_form=ema coefficients=you "
+         "ns_steps=5 eps_mode=clamp ns_eps=1e-15 lr_mode=spectral lr_scale=1 clip=1 "
+         "second_moment=elements second_beta=.95 second_eps=1e-8 second_eps_mode=add",
+         "lr=3e-4 weight_decay=.01 beta1=.9 beta2=.999 adam_eps=1e-8 adam_eps_mode=corrected "
+         "clip=1"},
     };
     for (size_t i = 0; i < COUNT(peers); i++) {
         for (int adamw = 0; adamw < 2; adamw++) {
@@ -89,10 +108,17 @@ TEST(presets_have_the_values_of_their_peers)
             got.ns_steps = 9;
             got.decay_form = MUON_DECAY_PALM;
             got.cautious_decay = got.bias_correction = 1;
+            got.equalize = got.adaptive = got.renormalize = 1;
+            got.second_moment = MUON_SECOND_MATRIX;
+            got.update_norm = MUON_UPDATE_HYPERBALL;
             muon_group want = got;
             want.decay_form = MUON_DECAY_DECOUPLED;
             want.cautious_decay = 0;
-            if (!adamw) want.bias_correction = 0;
+            if (!adamw) {
+                want.bias_correction = want.equalize = want.adaptive = want.renormalize = 0;
+                want.second_moment = MUON_SECOND_NONE;
+                want.update_norm = MUON_UPDATE_NORM_OWN;
+            }
             if (!adamw) want.polar_lower = 1e-3, want.polar_safety = want.polar_cushion = 0.02;
             char text[512];
             snprintf(text, sizeof text, "%s", adamw ? peers[i].adamw : peers[i].muon);

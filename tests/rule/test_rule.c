@@ -483,7 +483,8 @@ TEST(unknown_names_are_errors_that_list_the_known_and_suggest_the_near)
                    "did you mean 'polar_express'?");
     EXPECT_FAILURE(muon_group_set_preset(&group, "Torch"), MUON_E_NAME, "'Torch'",
                    "did you mean 'torch'?",
-                   "torch, keller, moonlight, megatron, dion, xtuner, motif, optax, deepseek_v4");
+                   "torch, keller, moonlight, megatron, dion, xtuner, motif, optax, deepseek_v4, "
+                   "normuon, nanochat, adaptive_muon");
     char monster[5000];
     memset(monster, 'x', sizeof monster);
     monster[sizeof monster - 1] = 0;
