@@ -99,6 +99,10 @@ static int add_part(job *j, size_t index, const char *param, const char *part)
         add_tensor(j, index, param, j->peer->first, 1);
     else if (strcmp(part, "exp_avg_sq") == 0)
         add_tensor(j, index, param, j->peer->second, 1);
+    else if (strcmp(part, "second_moment") == 0)
+        return cli_fail("%s: tensor '%s' is state of a variant of Muon, which the format of %s "
+                        "does not have",
+                        j->in->path, t->name, j->peer->name);
     else
         return cli_fail("%s: tensor '%s' is not state of Muon or AdamW", j->in->path, t->name);
     return CLI_DONE;
