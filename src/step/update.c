@@ -45,6 +45,13 @@ MUON__SIMD static void shrink(float *w, int64_t n, float decay)
         w[i] *= decay;
 }
 
+/* Second moments of this shard's elements. A list, of whole matrices, is none of the update's. */
+static float *second_of(const muon_opt *opt, size_t param)
+{
+    const muon_group *group = &opt->groups[opt->plan->params[param].group];
+    return group->second_moment == MUON_SECOND_ELEMENTS ? opt->state[param].second_moment : NULL;
+}
+
 update muon__update_of(const muon_opt *opt, const plan_item *item)
 {
     const muon_group *group = &opt->groups[opt->plan->params[item->param].group];
@@ -54,7 +61,7 @@ update muon__update_of(const muon_opt *opt, const plan_item *item)
                     .decay = (float)(1 - muon__group_decay(group)),
                     .rate = (float)(group->lr * factor),
                     .divide = clamped ? divide_clamped : divide,
-                    .second = opt->state[item->param].second_moment,
+                    .second = second_of(opt, item->param),
                     .rest = (float)(1 - group->second_beta),
                     .eps = (float)group->second_eps};
 }
@@ -113,7 +120,7 @@ static void count_bytes(muon_opt *opt, size_t wave)
         if (!opt->active[param]) continue;
         bytes += (double)(piece->part.nrows * piece->part.ncols) *
                  (weight_bytes(&opt->plan->params[param]) + (piece->take == ROUTE_NOWHERE ? 0 : 4) +
-                  (opt->state[param].second_moment ? 8 : 0));
+                  (second_of(opt, param) ? 8 : 0));
     }
     opt->result.phase[MUON_PHASE_UPDATE].bytes += bytes;
 }

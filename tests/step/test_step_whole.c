@@ -182,6 +182,36 @@ TEST(second_moments_are_a_list_with_one_matrix_after_the_other)
     model_destroy(&m);
 }
 
+/* In the caller's memory it is as in ours, and nothing is written behind it. */
+TEST(a_list_of_second_moments_may_be_bound)
+{
+    enum { ROWS = 8, COLS = 16 };
+    model own, bound;
+    float list[ROWS + ROWS * COLS], momentum[ROWS * COLS] = {0};
+    int64_t steps = 0;
+    for (int i = 0; i < ROWS + ROWS * COLS; i++)
+        list[i] = i < ROWS ? 0 : 7;
+    muon_state_buffers state = {.momentum = momentum, .step = &steps, .second_moment = list};
+    model *const models[] = {&own, &bound};
+    for (int k = 0; k < 2; k++) {
+        model_init(models[k]);
+        models[k]->groups[MUONS] = settings();
+        models[k]->groups[MUONS].second_moment = MUON_SECOND_ROWS;
+        model_add(models[k], MUONS, "w", NULL, SHAPE(ROWS, COLS));
+        model_create(models[k]);
+        if (k == 1) assert_ok(muon_state_bind(models[k]->opt, &state));
+        model_run(models[k], 3);
+    }
+    model_assert_equal(&own, &bound, "second moments in the caller's memory");
+    assert_memory_equal(list, model_state(&own, "w.second_moment").data, ROWS * sizeof *list);
+    for (int i = ROWS; i < ROWS + ROWS * COLS; i++)
+        assert_true(list[i] == 7);
+    assert_ok(muon_state_bind(bound.opt, NULL));
+    assert_memory_equal(model_state(&bound, "w.second_moment").data, list, ROWS * sizeof *list);
+    model_destroy(&own);
+    model_destroy(&bound);
+}
+
 TEST(variants_cannot_be_switched_on_later)
 {
     static const char *const fields[][2] = {{"equalize", "1"},
