@@ -30,7 +30,7 @@ static void print_teams(const muon_prediction *p)
 static void print_relays(const muon_prediction *p)
 {
     if (p->relayed_bytes == 0) return;
-    printf("%-11s %s are received and sent once more on their way\n", "relays",
+    printf("%-11s %s are passed on by a rank on their way\n", "relays",
            units_bytes((double)p->relayed_bytes).text);
 }
 

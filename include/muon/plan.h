@@ -119,7 +119,7 @@ typedef struct muon_rank_load {
     int64_t teams;                        /* of the matrices, so many are shared with other ranks */
     double exchange_seconds; /* of the messages, those inside teams; predicted like the others */
     int64_t peers;           /* ranks that it sends to or receives from in a step */
-    int64_t relayed_bytes;   /* of the bytes, those that it receives for other ranks and sends on */
+    int64_t relayed_bytes;   /* of the bytes sent, those that it passes on for others */
 } muon_rank_load;
 
 MUON_API muon_status muon_plan_get_rank(const muon_plan *plan, int rank, muon_rank_load *load,

@@ -41,13 +41,13 @@ static void lay_out_workspace(muon_opt *opt)
                 ARENA_ARRAY(&opt->workspace, char, opt->route->messages[list].room);
     }
     for (int i = 0; i < opt->rings.shards; i++) {
-        static const int lists[] = {GATHER_SEND, SCATTER_RECEIVE, RELAY_GATHER_IN,
-                                    RELAY_SCATTER_IN};
+        static const int lists[] = {GATHER_SEND, SCATTER_RECEIVE, RELAY_GATHER_IN};
         for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
             opt->transit[lists[k]][i] =
                 ARENA_ARRAY(&opt->workspace, char, opt->route->messages[lists[k]].room);
         opt->transit[RELAY_GATHER_OUT][i] = opt->transit[RELAY_GATHER_IN][i];
-        opt->transit[RELAY_SCATTER_OUT][i] = opt->transit[RELAY_SCATTER_IN][i];
+        opt->transit[RELAY_SCATTER_IN][i] = opt->transit[RELAY_SCATTER_OUT][i] =
+            opt->transit[SCATTER_RECEIVE][i];
     }
     opt->scratch =
         ARENA_ARRAY(&opt->workspace, float, muon__scratch_floats(plan) - plan->scratch_team);

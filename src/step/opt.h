@@ -146,7 +146,8 @@ struct muon_opt {
 
     arena workspace;
     float *wave[3]; /* what this rank owns of a wave; wave w is in [w % rings.waves] */
-    /* What is sent and received in other places than slots; a relay's IN and OUT are one buffer. */
+    /* What is sent and received in other places than slots. A relay's IN and OUT are one buffer; for
+     * results that is SCATTER_RECEIVE's. */
     char *transit[ROUTE_ALL_LISTS][3];
     route_rings rings;
     float *scratch;       /* for one large matrix, or a small one per thread */

@@ -179,7 +179,7 @@ $ muonctl plan llama3-70b --mesh fsdp=2048 --team-max 1 | grep -c ^teams
 
 # A bound on peers: of 16 nodes of 8, the other 7 and the other 15 at least. Relays do the rest.
 $ muonctl plan llama3-8b --mesh fsdp=128 --peers-max 40 >bound && grep '^relays' bound
-relays      * are received and sent once more on their way (glob)
+relays      * are passed on by a rank on their way (glob)
 $ awk '/^messages/ { print $(NF - 1) <= 40 }' bound
 1
 $ muonctl plan llama3-8b --mesh fsdp=128 --peers-max 40 --json --ranks | grep -o '"peers":[0-9]*' | awk -F: '$2 > 40' | wc -l | tr -d ' '

@@ -137,15 +137,20 @@ static int by_offset(const void *a, const void *b)
     return (ma->offset > mb->offset) - (ma->offset < mb->offset);
 }
 
-/* The messages of a wave fill the buffer from its start, each byte once. Returns how many bytes. */
-static int64_t check_filled(const route *r, int list, size_t wave)
+/* The messages of a wave in two lists (or twice the same) fill a buffer from its start, each byte once.
+ * Returns how many bytes. */
+static int64_t check_filled(const route *r, int list, int more, size_t wave)
 {
-    const route_messages *m = &r->messages[list];
-    size_t n = m->first[wave + 1] - m->first[wave];
-    route_message *sorted = calloc(n + 1, sizeof *sorted);
-    assert_non_null(sorted);
-    for (size_t i = 0; i < n; i++)
-        sorted[i] = m->entries[m->first[wave] + i];
+    size_t n = 0;
+    route_message *sorted = NULL;
+    for (int k = 0; k < (more == list ? 1 : 2); k++) {
+        const route_messages *m = &r->messages[k ? more : list];
+        size_t count = m->first[wave + 1] - m->first[wave];
+        sorted = realloc(sorted, (n + count + 1) * sizeof *sorted);
+        assert_non_null(sorted);
+        for (size_t i = 0; i < count; i++)
+            sorted[n++] = m->entries[m->first[wave] + i];
+    }
     qsort(sorted, n, sizeof *sorted, by_offset);
     int64_t used = 0;
     for (size_t i = 0; i < n; i++) {
@@ -156,15 +161,53 @@ static int64_t check_filled(const route *r, int list, size_t wave)
     return used;
 }
 
+static int has_message(const route *r, int list, size_t wave, int64_t offset, int64_t bytes)
+{
+    const route_messages *m = &r->messages[list];
+    for (size_t i = m->first[wave]; i < m->first[wave + 1]; i++) {
+        const route_message *at = &m->entries[i];
+        if (offset >= at->offset && offset + bytes <= at->offset + at->bytes) return 1;
+    }
+    return 0;
+}
+
+/* What goes out has come in. */
+static void check_passed(const route *r, size_t wave)
+{
+    const route_messages *out = &r->messages[RELAY_SCATTER_OUT];
+    for (size_t i = out->first[wave]; i < out->first[wave + 1]; i++)
+        assert_true(
+            has_message(r, RELAY_SCATTER_IN, wave, out->entries[i].offset, out->entries[i].bytes));
+}
+
 static void check_relays(const muon_plan *plan, route *const *routes)
 {
-    for (int r = 0; r < plan->nranks; r++) {
+    for (int k = 0; k < plan->nranks; k++) {
+        const route *r = routes[k];
         for (size_t w = 0; w < plan->nwaves; w++) {
-            for (int in = RELAY_GATHER_IN; in <= RELAY_SCATTER_IN;
-                 in += RELAY_SCATTER_IN - RELAY_GATHER_IN) {
-                int64_t bytes = check_filled(routes[r], in, w);
-                assert_int_equal(bytes, check_filled(routes[r], in + 1, w));
-                assert_true(bytes <= routes[r]->messages[in].room);
+            int64_t in = check_filled(r, RELAY_GATHER_IN, RELAY_GATHER_IN, w);
+            assert_int_equal(in, check_filled(r, RELAY_GATHER_OUT, RELAY_GATHER_OUT, w));
+            assert_true(in <= r->messages[RELAY_GATHER_IN].room);
+            in = check_filled(r, SCATTER_RECEIVE, RELAY_SCATTER_IN, w);
+            assert_true(in <= r->messages[SCATTER_RECEIVE].room);
+            check_passed(r, w);
+        }
+    }
+}
+
+/* Where every rank takes its part of a result from something has come in for it. */
+static void check_taken(const muon_plan *plan, route *const *routes)
+{
+    for (int k = 0; k < plan->nranks; k++) {
+        const route *r = routes[k];
+        for (size_t w = 0; w < plan->nwaves; w++) {
+            for (size_t i = r->piece_first[w]; i < r->piece_first[w + 1]; i++) {
+                const route_piece *p = &r->pieces[i];
+                const plan_item *item = &plan->items[p->item];
+                int64_t size = (int64_t)sizeof(float), bytes = p->part.nrows * p->part.ncols * size;
+                if (item->class == PLAN_IDLE || item->owner == k) continue;
+                assert_true(has_message(r, SCATTER_RECEIVE, w, p->take * size, bytes) ||
+                            has_message(r, RELAY_SCATTER_IN, w, p->take * size, bytes));
             }
         }
     }
@@ -180,15 +223,27 @@ static int64_t sum_of(const route *r, int list, const muon_plan *plan)
     return bytes;
 }
 
-/* The same owners: the ends send and receive the same bytes, whoever is between them. */
+static int has_replicas(const muon_plan *plan)
+{
+    for (size_t i = 0; i < plan->nparams; i++)
+        if (muon__layout_has_replicas(plan->params[i].layout)) return 1;
+    return 0;
+}
+
+/* The same owners: the ends send and receive the same bytes, whoever is between them, except that a
+ * result for several ranks of a node may go there once. */
 static void check_ends(const muon_plan *bound, route *const *routes, const muon_plan *plain)
 {
     route **direct = make_routes(plain);
     for (size_t i = 0; i < plain->nitems; i++)
         assert_int_equal(bound->items[i].owner, plain->items[i].owner);
-    for (int r = 0; r < plain->nranks; r++)
-        for (int list = 0; list < ROUTE_LISTS; list++)
-            assert_int_equal(sum_of(routes[r], list, bound), sum_of(direct[r], list, plain));
+    for (int r = 0; r < plain->nranks; r++) {
+        for (int list = 0; list < ROUTE_LISTS; list++) {
+            int64_t bytes = sum_of(routes[r], list, bound), all = sum_of(direct[r], list, plain);
+            assert_true(bytes <= all);
+            if (muon__route_gathers(list) || !has_replicas(plain)) assert_int_equal(bytes, all);
+        }
+    }
     free_routes(direct, plain);
 }
 
@@ -219,6 +274,7 @@ static void check_bound(planned *c, int64_t bound, const muon_plan *plain, int64
     route **routes = make_routes(plan);
     check_both_ends(plan, routes);
     check_relays(plan, routes);
+    check_taken(plan, routes);
     check_numbers(plan, routes);
     if (plan->nteams == plain->nteams) check_ends(plan, routes, plain);
     free_routes(routes, plan);
@@ -243,6 +299,46 @@ TEST(no_rank_has_more_peers_and_every_message_has_two_ends)
         muon_plan_destroy(plain);
         planned_free(&c);
     }
+}
+
+/* Bytes of results from an owner to a node that it is not in. */
+static int64_t results_to(const route *owner, int64_t node, const muon_plan *plan)
+{
+    int64_t bytes = 0;
+    for (size_t i = 0; i < owner->messages[SCATTER_SEND].first[plan->nwaves]; i++) {
+        const route_message *m = &owner->messages[SCATTER_SEND].entries[i];
+        if (muon__node_of(plan, m->peer) == node) bytes += m->bytes;
+    }
+    return bytes;
+}
+
+static int64_t owned_bytes(const muon_plan *plan, int rank)
+{
+    int64_t bytes = 0;
+    for (size_t i = 0; i < plan->nitems; i++)
+        if (plan->items[i].owner == rank)
+            bytes += muon__item_numel(&plan->items[i]) * (int64_t)sizeof(float);
+    return bytes;
+}
+
+/* All ranks hold everything, but no more than one copy of a result goes to a node. */
+TEST(a_relay_gets_a_result_once)
+{
+    planned c;
+    planned_init(&c, 12, 1, 1, 1);
+    planned_add_model(&c, &gpt2);
+    c.config.team_max = 1;
+    c.config.machine.ranks_per_node = 4;
+    c.config.peers_max = least_peers(&c);
+    muon_plan *plan = planned_make(&c);
+    route **routes = make_routes(plan);
+    for (int r = 0; r < 12; r++)
+        for (int node = 0; node < 3; node++)
+            if (node != r / 4)
+                assert_int_equal(results_to(routes[r], node, plan), owned_bytes(plan, r));
+    free_routes(routes, plan);
+    muon_plan_destroy(plan);
+    planned_free(&c);
 }
 
 /* Node mates, and ranks with the same number on other nodes. */

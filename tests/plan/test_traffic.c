@@ -60,6 +60,8 @@ TEST(groups_send_what_the_messages_of_their_ranks_have)
         {&gpt2, {1, 9, 1, 1}, MUON_F32, {1, 3, 9}, 3, 6},
         {&gpt2, {2, 3, 1, 2}, MUON_BF16, {12, 5, 2}, 4, 5},
         {&qwen3_30b, {1, 8, 4, 1}, MUON_BF16, {32, 4, 9}, 8, 12},
+        {&gpt2, {12, 1, 1, 1}, MUON_F32, {12, 3, 5}, 4, 6},
+        {&gpt2, {4, 2, 1, 2}, MUON_BF16, {16, 4, 3}, 4, 7},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         planned c;

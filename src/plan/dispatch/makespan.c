@@ -32,7 +32,7 @@ static double gather_seconds(const muon_machine *m, const wave_traffic *at)
 static double scatter_seconds(const muon_machine *m, const wave_traffic *at)
 {
     return seconds(m, at->scatter_sent, at->scatter_sent_near) +
-           seconds(m, at->scatter_relayed, at->scatter_relayed);
+           seconds(m, at->scatter_passed, at->scatter_passed);
 }
 
 /* What a rank has to wait for because no work is there to hide it: the gather of its first wave that
@@ -69,10 +69,10 @@ rank_sum muon__makespan_of_rank(const traffic *t, const muon_machine *m, size_t 
         sum.matrices += at->matrices;
         sum.work += work;
         sum.exchange += exchange;
-        int64_t relayed = at->gather_relayed + at->scatter_relayed;
-        sum.sent += at->gather_sent + at->scatter_sent + relayed;
-        sum.received += at->gather_received + at->scatter_received + relayed;
-        sent_near += at->gather_sent_near + at->scatter_sent_near + at->scatter_relayed;
+        sum.sent += at->gather_sent + at->scatter_sent + at->gather_relayed + at->scatter_passed;
+        sum.received +=
+            at->gather_received + at->scatter_received + at->gather_relayed + at->scatter_relayed;
+        sent_near += at->gather_sent_near + at->scatter_sent_near + at->scatter_passed;
         received_near += at->gather_received_near + at->scatter_received_near + at->gather_relayed;
         longest = larger(longest, gather_seconds(m, at) + work + exchange + scatter_seconds(m, at));
     }

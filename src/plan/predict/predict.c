@@ -20,7 +20,7 @@ static int64_t relayed_bytes(const traffic *t)
 {
     int64_t sent = 0;
     for (size_t i = 0; i < t->nranks * t->nwaves; i++)
-        sent += t->of[i].gather_relayed + t->of[i].scatter_relayed;
+        sent += t->of[i].gather_relayed + t->of[i].scatter_passed;
     return sent;
 }
 
@@ -40,7 +40,7 @@ static void sum_ranks(muon_prediction *p, const muon_plan *plan, const traffic *
     }
     p->bytes_mean = bytes / p->ranks;
     p->relayed_bytes = relayed_bytes(t);
-    p->padding_bytes = sent - team_bytes(t) - p->relayed_bytes - t->useful_bytes;
+    p->padding_bytes = sent - team_bytes(t) - t->detour_bytes - t->useful_bytes;
     double mean = plan->cost.flops / m->flops / (double)p->ranks;
     p->imbalance = mean > 0 ? busiest / mean : 1;
 }

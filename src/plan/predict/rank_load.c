@@ -121,7 +121,7 @@ muon_status muon_plan_get_rank(const muon_plan *plan, int rank, muon_rank_load *
         .teams = x.teams,
         .exchange_seconds = x.seconds,
         .peers = (int64_t)npeers,
-        .relayed_bytes = t.bytes[RELAY_GATHER_IN] + t.bytes[RELAY_SCATTER_IN],
+        .relayed_bytes = t.bytes[RELAY_GATHER_OUT] + t.bytes[RELAY_SCATTER_OUT],
     };
     found.work_seconds = found.flops / plan->config.machine.flops;
     found.message_seconds =

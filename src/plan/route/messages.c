@@ -2,9 +2,9 @@
  * peer and sorted by (peer, packed before alone, item, cell); a peer's packed parts are one message.
  * The other end sorts by the same key and so finds the same messages in the same order.
  *
- * Where a rank between them relays, that is the peer. What goes through it comes after what is for it:
- * an owner has one packed message with it for all holders that it relays for, one after the other; a
- * holder has one for each owner. */
+ * Where a rank between them relays, that is the peer. What goes through it comes after what is for it
+ * alone: an owner has one packed message with it for all ranks that it relays for, mates by mates; a
+ * holder has one for each owner and each set of mates that it is one of. */
 #include "base/memory.h"
 #include "plan/route/build.h"
 #include "plan/route/relays.h"
@@ -12,8 +12,9 @@
 #include <stdlib.h>
 
 typedef struct traveller {
-    int peer, alone;
-    int end; /* where it comes from or goes to: the peer, unless that relays */
+    int peer, alone, relayed;
+    int owner;
+    uint64_t mates; /* relayed: the key of those who send or get it */
     uint32_t item;
     size_t cell, patch; /* patch: within the rank's or the cell's, in the same order at both ends */
     rectangle part;
@@ -33,6 +34,7 @@ typedef struct builder {
     size_t ncopies[2], copy_capacity[2];
     patch *patches; /* of one cell */
     size_t patch_capacity;
+    cell_holders holders; /* of one cell */
 } builder;
 
 muon_status muon__route_grow(void **array, size_t *capacity, size_t count, size_t size)
@@ -57,11 +59,15 @@ static int is_owner_end(int list)
     return list == GATHER_RECEIVE || list == SCATTER_SEND;
 }
 
-static muon_status add(builder *b, int list, traveller t)
+/* t.peer: the other end, unless a rank between them relays. */
+static muon_status add(builder *b, int list, traveller t, int relay, const mates *m)
 {
-    int owner = is_owner_end(list) ? b->r->rank : t.end;
-    int relay = muon__relay_between(b->plan, is_owner_end(list) ? t.end : b->r->rank, owner);
-    t.peer = relay == RELAY_NONE ? t.end : relay;
+    t.owner = is_owner_end(list) ? b->r->rank : t.peer;
+    if (relay != RELAY_NONE) {
+        t.peer = relay;
+        t.relayed = 1;
+        t.mates = muon__mates_key(b->plan, m);
+    }
     travellers *of = &b->of[list];
     void *all = of->all;
     TRY(muon__route_grow(&all, &of->capacity, of->n, sizeof *of->all));
@@ -70,6 +76,23 @@ static muon_status add(builder *b, int list, traveller t)
     t.alone = muon__route_is_alone(item, &t.part, muon__route_element_bytes(b->plan, list));
     of->all[of->n++] = t;
     return MUON_OK;
+}
+
+static muon_status add_gather(builder *b, int list, traveller t, int sender)
+{
+    int relay = muon__gather_relay(b->plan, sender, b->plan->items[t.item].owner);
+    return add(b, list, t, relay, &(mates){&sender, 1});
+}
+
+/* What this rank itself relays it has no other message for: the relay's buffer has it (forward.c). */
+static muon_status add_result(builder *b, const layout *l, traveller t)
+{
+    int rank = b->r->rank;
+    if (!b->plan->relayed) return add(b, SCATTER_RECEIVE, t, RELAY_NONE, NULL);
+    TRY(muon__cell_holders_find(&b->holders, l, t.cell));
+    mates m = muon__mates_of(b->plan, &b->holders, rank);
+    int relay = muon__scatter_relay(b->plan, t.peer, &m);
+    return relay == rank ? MUON_OK : add(b, SCATTER_RECEIVE, t, relay, &m);
 }
 
 /* What this rank holds of others' items. */
@@ -85,7 +108,7 @@ static muon_status list_held(builder *b, size_t wave)
             continue;
         }
         size_t cell = r->patch_cell[piece->patch];
-        traveller t = {.end = item->owner,
+        traveller t = {.peer = item->owner,
                        .item = piece->item,
                        .cell = cell,
                        .patch = piece->patch,
@@ -93,8 +116,24 @@ static muon_status list_held(builder *b, size_t wave)
                        .piece = piece};
         const layout *l = b->plan->params[item->param].layout;
         if (muon__route_sender(b->plan, l, cell, piece->item) == r->rank)
-            TRY(add(b, GATHER_SEND, t));
-        TRY(add(b, SCATTER_RECEIVE, t));
+            TRY(add_gather(b, GATHER_SEND, t, r->rank));
+        TRY(add_result(b, l, t));
+    }
+    return MUON_OK;
+}
+
+/* A part of an owned item, to all its holders. */
+static muon_status add_results(builder *b, const layout *l, traveller t)
+{
+    TRY(muon__cell_holders_find(&b->holders, l, t.cell));
+    mates m;
+    for (int i = 0; i < b->holders.n; i += m.n) {
+        m = muon__mates_at(b->plan, b->holders.ranks, b->holders.n, i);
+        int relay = muon__scatter_relay(b->plan, b->r->rank, &m);
+        for (int k = 0; k < (relay == RELAY_NONE ? m.n : 1); k++) {
+            t.peer = m.ranks[k];
+            if (t.peer != b->r->rank) TRY(add(b, SCATTER_SEND, t, relay, &m));
+        }
     }
     return MUON_OK;
 }
@@ -113,16 +152,11 @@ static muon_status list_cell(builder *b, uint32_t index, size_t cell)
     b->patches = patches;
     muon__fold_box(b->patches, &param->fold, param->shape, param->ndim, &at);
     int sender = muon__route_sender(b->plan, param->layout, cell, index);
-    int nholders = muon__layout_nholders(param->layout, cell);
     for (size_t p = 0; p < npatches; p++) {
-        traveller t = {.item = index, .cell = cell, .patch = p};
+        traveller t = {.peer = sender, .item = index, .cell = cell, .patch = p};
         if (!muon__item_overlap(&t.part, item, &b->patches[p])) continue;
-        t.end = sender;
-        if (sender != b->r->rank) TRY(add(b, GATHER_RECEIVE, t));
-        for (int h = 0; h < nholders; h++) {
-            t.end = muon__layout_holder(param->layout, cell, h);
-            if (t.end != b->r->rank) TRY(add(b, SCATTER_SEND, t));
-        }
+        if (sender != b->r->rank) TRY(add_gather(b, GATHER_RECEIVE, t, sender));
+        TRY(add_results(b, param->layout, t));
     }
     return MUON_OK;
 }
@@ -145,39 +179,37 @@ static muon_status list_owned(builder *b, size_t wave)
 
 static int by_peer(const traveller *a, const traveller *b)
 {
-    int a_relayed = a->end != a->peer, b_relayed = b->end != b->peer;
-    return a->peer != b->peer ? a->peer - b->peer : a_relayed - b_relayed;
+    return a->peer != b->peer ? a->peer - b->peer : a->relayed - b->relayed;
+}
+
+static int by_mates(const traveller *a, const traveller *b)
+{
+    return (a->mates > b->mates) - (a->mates < b->mates);
 }
 
 static int by_part(const traveller *a, const traveller *b)
 {
+    int order = by_mates(a, b);
+    if (order) return order;
     if (a->item != b->item) return a->item < b->item ? -1 : 1;
     if (a->cell != b->cell) return a->cell < b->cell ? -1 : 1;
     return (a->patch > b->patch) - (a->patch < b->patch);
 }
 
-static int at_holder(const void *a, const void *b)
+static int in_order(const void *a, const void *b)
 {
     const traveller *ta = a, *tb = b;
     int order = by_peer(ta, tb);
     if (order) return order;
-    if (ta->end != tb->end) return ta->end - tb->end;
+    if (ta->owner != tb->owner) return ta->owner - tb->owner;
     return ta->alone != tb->alone ? ta->alone - tb->alone : by_part(ta, tb);
-}
-
-static int at_owner(const void *a, const void *b)
-{
-    const traveller *ta = a, *tb = b;
-    int order = by_peer(ta, tb);
-    if (order) return order;
-    if (ta->alone != tb->alone) return ta->alone - tb->alone;
-    return ta->end != tb->end ? ta->end - tb->end : by_part(ta, tb);
 }
 
 /* Are two packed parts of a sorted list in one message? */
 static int is_together(const traveller *a, const traveller *b, int list)
 {
-    return !b->alone && by_peer(a, b) == 0 && (is_owner_end(list) || a->end == b->end);
+    return !b->alone && by_peer(a, b) == 0 && a->owner == b->owner &&
+           (is_owner_end(list) || by_mates(a, b) == 0);
 }
 
 static muon_status add_message(builder *b, int list, route_message m)
@@ -221,7 +253,7 @@ static muon_status make_list(builder *b, int list)
     travellers *of = &b->of[list];
     if (of->n == 0) return MUON_OK;
     int owner_end = is_owner_end(list);
-    qsort(of->all, of->n, sizeof *of->all, owner_end ? at_owner : at_holder);
+    qsort(of->all, of->n, sizeof *of->all, in_order);
     int64_t size = muon__route_element_bytes(b->plan, list);
     int64_t used = 0; /* elements of the buffer */
     for (size_t i = 0; i < of->n;) {
@@ -284,5 +316,6 @@ muon_status muon__route_make_messages(route *r, const muon_plan *plan)
     for (int list = 0; list < ROUTE_LISTS; list++)
         free(b.of[list].all);
     free(b.patches);
+    muon__cell_holders_free(&b.holders);
     return status;
 }

@@ -22,13 +22,14 @@ typedef struct graph {
     size_t width; /* ranks of a node at most */
     size_t nnodes;
     unsigned char *held; /* [holder][owner] they have a matrix in common */
-    int64_t *bytes;      /* [node][owner] between all holders of the node and the owner */
+    int64_t *bytes;      /* [node][owner] between the node and the owner, if a rank relays */
     /* Reasons for a connection, both ways: on another node, and on the same one by number inside it. */
     unsigned char *far; /* [rank][rank] */
     uint32_t *near;     /* [rank][width] */
     int32_t *peers;     /* [rank] */
     pair *pairs;        /* that have a choice */
     size_t npairs;
+    cell_holders holders; /* of one cell */
 } graph;
 
 static size_t node_of(const graph *g, int rank)
@@ -38,27 +39,35 @@ static size_t node_of(const graph *g, int rank)
 
 /* ---- Who has to do with whom */
 
-static void add_holder(graph *g, int holder, int owner, int64_t bytes)
+static void add_pair(graph *g, int holder, int owner, int64_t bytes)
 {
     if (holder == owner) return;
     g->held[(size_t)holder * g->n + (size_t)owner] = 1;
     g->bytes[node_of(g, holder) * g->n + (size_t)owner] += bytes;
 }
 
-/* Everybody who has a part of an item gets its result, and one holder of each part sends it. */
-static void add_item(graph *g, const shares *s, size_t item)
+/* Everybody who has a part of an item gets its result, mates through a relay together, and one holder of
+ * each part sends it. */
+static muon_status add_item(graph *g, const shares *s, size_t item)
 {
     const plan_item *it = &g->plan->items[item];
     const layout *l = g->plan->params[it->param].layout;
     for (size_t i = 0; i < s->n; i++) {
         const share *part = &s->list[i];
-        for (int k = 0; k < part->nholders; k++)
-            add_holder(g, k ? muon__layout_holder(l, part->cell, k) : part->holder, it->owner,
-                       part->numel * (int64_t)sizeof(float));
+        int64_t bytes = part->numel * (int64_t)sizeof(float);
+        mates m;
+        TRY(muon__cell_holders_find(&g->holders, l, part->cell));
+        for (int k = 0; k < part->nholders; k += m.n) {
+            m = muon__mates_at(g->plan, g->holders.ranks, part->nholders, k);
+            int together = node_of(g, m.ranks[0]) != node_of(g, it->owner);
+            for (int j = 0; j < m.n; j++)
+                add_pair(g, m.ranks[j], it->owner, j && together ? 0 : bytes);
+        }
         int sender =
             part->nholders > 1 ? muon__route_sender(g->plan, l, part->cell, item) : part->holder;
-        add_holder(g, sender, it->owner, part->numel * muon__wire_bytes(g->plan));
+        add_pair(g, sender, it->owner, part->numel * muon__wire_bytes(g->plan));
     }
+    return MUON_OK;
 }
 
 static muon_status add_items(graph *g, const patterns *p, shares *s)
@@ -70,7 +79,7 @@ static muon_status add_items(graph *g, const patterns *p, shares *s)
             if (g->plan->items[item].class == PLAN_IDLE) continue;
             TRY(muon__shares_find(s, g->plan, item));
             for (size_t k = p->first[i]; k < p->first[i + 1]; k++)
-                add_item(g, s, p->item_first[p->params[k]] + item - first);
+                TRY(add_item(g, s, p->item_first[p->params[k]] + item - first));
         }
     }
     return MUON_OK;
@@ -244,5 +253,6 @@ muon_status muon__plan_choose_relays(muon_plan *plan)
     free(g.bytes);
     free(g.peers);
     free(g.pairs);
+    muon__cell_holders_free(&g.holders);
     return status;
 }

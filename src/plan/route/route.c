@@ -229,8 +229,7 @@ int64_t muon__route_workspace(const route *r, const muon_plan *plan)
                           lines(r->messages[SCATTER_SEND].room)) +
            rings.shards *
                (lines(r->messages[GATHER_SEND].room) + lines(r->messages[SCATTER_RECEIVE].room) +
-                lines(r->messages[RELAY_GATHER_IN].room) +
-                lines(r->messages[RELAY_SCATTER_IN].room)) +
+                lines(r->messages[RELAY_GATHER_IN].room)) +
            lines(muon__scratch_floats(plan) * (int64_t)sizeof(float));
 }
 

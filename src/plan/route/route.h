@@ -8,8 +8,8 @@
  * Of several holders of a cell one sends: the owner itself if it is one, else one on the owner's
  * node, else the holders in turn.
  *
- * Where ranks would have too many peers, a rank between two ends passes messages on (relays.h): one in
- * and one out, from the same buffer. */
+ * Where ranks would have too many peers, a rank between two ends passes messages on (relays.h), from the
+ * buffer that they came into. */
 #ifndef PLAN_ROUTE_ROUTE_H
 #define PLAN_ROUTE_ROUTE_H
 
@@ -42,7 +42,8 @@ typedef struct route_message { /* bytes at `offset` of a buffer */
 /* Gathers go from holders to owners, scatters back. */
 enum { GATHER_SEND, GATHER_RECEIVE, SCATTER_SEND, SCATTER_RECEIVE, ROUTE_LISTS };
 
-/* What a relay receives, and what it then sends of that: from holders to owners, and back. */
+/* What a relay receives, and what it then sends of that: from holders to owners, and back. A result comes
+ * in once and goes out to every holder on the node, apart from the relay. */
 enum {
     RELAY_GATHER_IN = ROUTE_LISTS,
     RELAY_GATHER_OUT,
@@ -66,7 +67,9 @@ static inline int muon__route_gathers(int list)
 typedef struct route_messages { /* wave w has entries[first[w]] .. entries[first[w + 1]] */
     route_message *entries;
     size_t *first; /* [nwaves + 1] */
-    int64_t room;  /* bytes of a buffer that is enough for any wave; a relay's are of IN */
+    /* Bytes of a buffer that is enough for any wave. What a relay gathers is in that of its IN list;
+     * results are in that of SCATTER_RECEIVE, behind those that are for it alone. */
+    int64_t room;
 } route_messages;
 
 /* Part of an owned matrix that travels packed: between its slot and the buffer of a list. */

@@ -5,6 +5,7 @@
 #include "plan/route/route.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct walker {
     traffic *t;
@@ -14,8 +15,9 @@ typedef struct walker {
     int replica;   /* the only one that counts, or -1: all */
     int *node;     /* [nranks] */
     shares shares; /* of the item in work, and */
-    int *holders;  /* their holders, share by share, where a share has several */
+    int *holders;  /* their holders, share by share: ascending, or by replica if only one counts */
     size_t capacity;
+    cell_holders found;
 } walker;
 
 /* Rank r is in group r * ngroups / nranks. */
@@ -42,8 +44,11 @@ static void add_gather(const walker *w, size_t item, const share *part, int send
     int64_t near = w->node[sender] == w->node[it->owner] ? bytes : 0;
     wave_traffic *from = &w->t->of[(size_t)sender * nwaves + wave];
     wave_traffic *to = &w->t->of[(size_t)it->owner * nwaves + wave];
-    int relay = muon__relay_between(w->plan, sender, it->owner);
-    if (relay != RELAY_NONE) w->t->of[(size_t)relay * nwaves + wave].gather_relayed += bytes;
+    int relay = muon__gather_relay(w->plan, sender, it->owner);
+    if (relay != RELAY_NONE) {
+        w->t->of[(size_t)relay * nwaves + wave].gather_relayed += bytes;
+        w->t->detour_bytes += bytes;
+    }
     from->gather_sent += bytes;
     from->gather_sent_near += relay == RELAY_NONE ? near : bytes;
     to->gather_received += bytes;
@@ -52,22 +57,72 @@ static void add_gather(const walker *w, size_t item, const share *part, int send
     add_hops(w->t, w->t->gather, sender, relay, it->owner, bytes);
 }
 
+/* What a rank has sent of a result: its owner to a holder or a relay, or a relay to a holder. Returns where
+ * it is counted. */
+static wave_traffic *add_hop(const walker *w, size_t item, const share *part, int from, int to)
+{
+    add_pair(w->t, w->t->scatter, from, to, part->numel * (int64_t)sizeof(float));
+    return &w->t->of[(size_t)from * w->t->nwaves + (size_t)w->plan->items[item].wave];
+}
+
+static void add_sent(const walker *w, size_t item, const share *part, int to)
+{
+    int owner = w->plan->items[item].owner;
+    int64_t bytes = part->numel * (int64_t)sizeof(float);
+    wave_traffic *from = add_hop(w, item, part, owner, to);
+    from->scatter_sent += bytes;
+    from->scatter_sent_near += w->node[to] == w->node[owner] ? bytes : 0;
+    from->scatter_packed += part->packed_f32 * (int64_t)sizeof(float);
+}
+
+static void add_received(const walker *w, size_t item, const share *part, int holder, int near)
+{
+    int64_t bytes = part->numel * (int64_t)sizeof(float);
+    wave_traffic *to = &w->t->of[(size_t)holder * w->t->nwaves + (size_t)w->plan->items[item].wave];
+    to->scatter_received += bytes;
+    to->scatter_received_near += near ? bytes : 0;
+}
+
 static void add_scatter(const walker *w, size_t item, const share *part, int holder)
 {
-    const plan_item *it = &w->plan->items[item];
-    size_t nwaves = w->t->nwaves, wave = (size_t)it->wave;
+    int owner = w->plan->items[item].owner;
+    if (holder == owner) return;
+    add_sent(w, item, part, holder);
+    add_received(w, item, part, holder, w->node[holder] == w->node[owner]);
+}
+
+static void add_passed(const walker *w, size_t item, const share *part, int relay, const mates *m)
+{
     int64_t bytes = part->numel * (int64_t)sizeof(float);
-    int64_t near = w->node[holder] == w->node[it->owner] ? bytes : 0;
-    wave_traffic *from = &w->t->of[(size_t)it->owner * nwaves + wave];
-    wave_traffic *to = &w->t->of[(size_t)holder * nwaves + wave];
-    int relay = muon__relay_between(w->plan, holder, it->owner);
-    if (relay != RELAY_NONE) w->t->of[(size_t)relay * nwaves + wave].scatter_relayed += bytes;
-    from->scatter_sent += bytes;
-    from->scatter_sent_near += near;
-    from->scatter_packed += part->packed_f32 * (int64_t)sizeof(float);
-    to->scatter_received += bytes;
-    to->scatter_received_near += relay == RELAY_NONE ? near : bytes;
-    add_hops(w->t, w->t->scatter, it->owner, relay, holder, bytes);
+    int detour = 1;
+    add_sent(w, item, part, relay);
+    for (int i = 0; i < m->n; i++) {
+        if (m->ranks[i] == relay) {
+            detour = 0;
+            continue;
+        }
+        add_hop(w, item, part, relay, m->ranks[i])->scatter_passed += bytes;
+        add_received(w, item, part, m->ranks[i], 1);
+    }
+    w->t->of[(size_t)relay * w->t->nwaves + (size_t)w->plan->items[item].wave].scatter_relayed +=
+        bytes;
+    if (detour) w->t->detour_bytes += bytes;
+}
+
+/* To all holders. */
+static void add_results(const walker *w, size_t item, const share *part, const int *holders)
+{
+    mates m;
+    for (int i = 0; i < part->nholders; i += m.n) {
+        m = muon__mates_at(w->plan, holders, part->nholders, i);
+        int relay = muon__scatter_relay(w->plan, w->plan->items[item].owner, &m);
+        if (relay != RELAY_NONE) {
+            add_passed(w, item, part, relay, &m);
+            continue;
+        }
+        for (int k = 0; k < m.n; k++)
+            add_scatter(w, item, part, m.ranks[k]);
+    }
 }
 
 /* One cell's part of an item. Returns how much of it the owner has already. */
@@ -85,8 +140,7 @@ static int64_t add_share(const walker *w, const layout *l, size_t item, const sh
     }
     if (part->nholders > 1) sender = muon__route_sender(w->plan, l, part->cell, item);
     if (sender != owner) add_gather(w, item, part, sender);
-    for (int i = 0; i < part->nholders; i++)
-        if (holders[i] != owner) add_scatter(w, item, part, holders[i]);
+    add_results(w, item, part, holders);
     return sender == owner ? part->numel : 0;
 }
 
@@ -122,10 +176,17 @@ static muon_status list_holders(walker *w, const layout *l)
         w->capacity = n;
     }
     int *at = w->holders;
-    for (size_t i = 0; i < w->shares.n; i++)
-        for (int k = 0; k < w->shares.list[i].nholders; k++)
-            *at++ =
-                k ? muon__layout_holder(l, w->shares.list[i].cell, k) : w->shares.list[i].holder;
+    for (size_t i = 0; i < w->shares.n; i++) {
+        const share *part = &w->shares.list[i];
+        if (w->replica < 0 && part->nholders > 1) {
+            TRY(muon__cell_holders_find(&w->found, l, part->cell));
+            memcpy(at, w->found.ranks, (size_t)part->nholders * sizeof *at);
+            at += part->nholders;
+            continue;
+        }
+        for (int k = 0; k < part->nholders; k++)
+            *at++ = k ? muon__layout_holder(l, part->cell, k) : part->holder;
+    }
     return MUON_OK;
 }
 
@@ -203,6 +264,7 @@ muon_status muon__traffic_add_replica(traffic *t, const muon_plan *plan, const p
     muon_status status = walk(&w);
     free(w.node);
     free(w.holders);
+    muon__cell_holders_free(&w.found);
     muon__shares_destroy(&w.shares);
     return status;
 }
@@ -231,16 +293,14 @@ int64_t muon__traffic_workspace(const traffic *t, const muon_plan *plan)
         for (size_t w = 0; w < t->nwaves; w++) {
             const wave_traffic *at = muon__traffic_at(t, r, w);
             raise(&most.gather_sent, at->gather_sent);
-            raise(&most.scatter_received, at->scatter_received);
+            raise(&most.scatter_received, at->scatter_received + at->scatter_relayed);
             raise(&most.gather_packed, at->gather_packed);
             raise(&most.scatter_packed, at->scatter_packed);
             raise(&most.gather_relayed, at->gather_relayed);
-            raise(&most.scatter_relayed, at->scatter_relayed);
         }
-        raise(&largest,
-              rings.waves * (lines(most.gather_packed) + lines(most.scatter_packed)) +
-                  rings.shards * (lines(most.gather_sent) + lines(most.scatter_received) +
-                                  lines(most.gather_relayed) + lines(most.scatter_relayed)));
+        raise(&largest, rings.waves * (lines(most.gather_packed) + lines(most.scatter_packed)) +
+                            rings.shards * (lines(most.gather_sent) + lines(most.scatter_received) +
+                                            lines(most.gather_relayed)));
     }
     return largest + rings.waves * lines(plan->wave_floats * (int64_t)sizeof(float));
 }

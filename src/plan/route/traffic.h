@@ -13,9 +13,9 @@ typedef struct wave_traffic { /* of one rank in one wave; bytes */
     int64_t gather_sent_near, gather_received_near, scatter_sent_near, scatter_received_near;
     /* Of these, what is packed at the owner. */
     int64_t gather_packed, scatter_packed;
-    /* What it passes on for others; in none of the numbers above. Of a gather it is received inside the
-     * node and sent to another, of a scatter the other way round. */
-    int64_t gather_relayed, scatter_relayed;
+    /* What it relays; in none of the numbers above. Of a gather it is received inside the node and sent to
+     * another. A result is received from another node, and passed on to all other holders on this one. */
+    int64_t gather_relayed, scatter_relayed, scatter_passed;
     /* What it exchanges with the members of its teams, and how often. */
     int64_t team_sent, team_received, team_sent_near, team_received_near, team_rounds;
 } wave_traffic;
@@ -25,6 +25,7 @@ typedef struct traffic {
     wave_traffic *of; /* [nranks][nwaves] */
     /* Elements that an owner lacks, and that other ranks hold, in bytes as they travel. */
     int64_t useful_bytes;
+    int64_t detour_bytes; /* received by relays that have no part of it themselves */
     /* Bytes from group to group of neighbouring ranks, [ngroups][ngroups]; 0 groups: not counted. */
     size_t ngroups;
     int64_t *gather, *scatter;
