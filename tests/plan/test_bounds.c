@@ -14,7 +14,7 @@ static int pick(int n)
 static void pick_case(planned *c)
 {
     static const int64_t dims[] = {8, 48, 100, 256, 512, 1024, 2048};
-    planned_init(c, 1 + pick(3) / 2, 1 + pick(24), 1 + pick(3) / 2, 1 + pick(4) / 3);
+    planned_init(c, 1 + pick(3), pick(3) ? 1 + pick(24) : 1 + pick(3), 1 + pick(3) / 2, 1 + pick(4) / 3);
     int kinds = 1 + pick(4), layers = 1 + pick(3);
     static const char *const names[] = {"a", "b", "c", "d"};
     for (int k = 0; k < kinds; k++) {
@@ -125,6 +125,26 @@ TEST(what_crosses_nodes_takes_longer)
     assert_true(p.lower_bound == p.bound_matrix && p.makespan >= p.lower_bound * (1 - 1e-12));
     testlib_assert_error(p.makespan / p.lower_bound, 1 + 1e-12,
                          "one matrix is as fast as it can be");
+    muon_plan_destroy(plan);
+    planned_free(&c);
+}
+
+/* One matrix that all of 8 ranks in nodes of 4 hold: the other node needs one copy, and all others can
+ * come from near. */
+TEST(a_result_need_only_cross_once_for_a_node)
+{
+    planned c;
+    planned_init(&c, 8, 1, 1, 1);
+    planned_add(&c, &(tensor_kind){"w", 1, 1, 64, 100}, 0);
+    c.config.machine =
+        (muon_machine){.flops = 1e12, .node_bandwidth = 1e6, .bandwidth = 1e3, .ranks_per_node = 4};
+    c.config.team_max = 1;
+    muon_plan *plan = planned_make(&c);
+    muon_prediction p = planned_predict(plan);
+    double work = plan->classes[0].flops / 1e12, copy = 6400 * 4;
+    assert_close(p.bound_matrix, copy * (3 / 1e6 + 1 / 1e3) + work, "matrix");
+    testlib_assert_error(fabs(1 - p.bound_bytes / (copy * (6 / 1e6 + 1 / 1e3) / 8)), 0.004,
+                         "bytes");
     muon_plan_destroy(plan);
     planned_free(&c);
 }

@@ -11,8 +11,9 @@
  *         at least their mean: gather, work, exchange and scatter of the whole matrix, divided by the
  *         team's size. So the matrix takes no less than the least mean, over all teams.
  * bytes   A message takes as long to send as to receive, so over all ranks the mean of `messages` is at
- *         least all of them / ranks. What a matrix must move depends on its team: members that hold
- *         much of it save messages, but exchange more. Since a makespan is at least both busy and
+ *         least all of them / ranks. A result need only come to a node once from another one, if relays pass
+ *         it on inside. What a matrix must move depends on its team: members that hold much of it save
+ *         messages, but exchange more. Since a makespan is at least both busy and
  *         messages, it is at least part * busy + (1 - part) * messages, for any part of 0 .. 1; so its
  *         mean is at least the sum, over all matrices, of the least that any team makes of that, / ranks.
  *         That holds for each of PARTS; the largest counts.
@@ -27,7 +28,7 @@
 #include "plan/predict/bounds.h"
 
 #include "base/memory.h"
-#include "plan/route/shares.h"
+#include "plan/predict/holders.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -43,12 +44,6 @@ typedef struct class_cost {
     double rounds; /* of exchange */
 } class_cost;
 
-/* The elements of a matrix that are on its holders, replicas included. */
-typedef struct holders {
-    int64_t numel, total;
-    int64_t rank[TEAM_MAX + 1], node[TEAM_MAX + 1]; /* on those 0, 1, .. that hold most, together */
-} holders;
-
 /* Matrices that one owner alone might not do in time. */
 typedef struct slow {
     holders h;
@@ -63,10 +58,7 @@ typedef struct finder {
     double near, far; /* seconds for a byte */
     double wire;
     class_cost *classes;
-    shares shares;
-    int64_t *held,
-        *sorted;  /* [nranks] all 0 between two matrices; those that are not, the largest first */
-    int *touched; /* [nranks] ranks, or nodes, where `held` is not 0 */
+    holders_finder held;
     double
         sums[NPARTS]; /* over all matrices: least seconds of part * busy + (1 - part) * messages */
     double slowest, slowest_alone; /* the longest of the best paths, and with one owner */
@@ -84,70 +76,33 @@ static double even_work(const muon_plan *plan)
     return plan->cost.flops / plan->config.machine.flops / plan->nranks;
 }
 
-/* ---- Who holds how much */
-
-static int largest_first(const void *a, const void *b)
-{
-    const int64_t *na = a, *nb = b;
-    return (*na < *nb) - (*na > *nb);
-}
-
-static void add_held(finder *f, size_t *n, int at, int64_t numel)
-{
-    if (f->held[at] == 0) f->touched[(*n)++] = at;
-    f->held[at] += numel;
-}
-
-/* Sums of what the first 0, 1, .. TEAM_MAX hold; clears what was held. */
-static void sum_largest(finder *f, int64_t *sums, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        f->sorted[i] = f->held[f->touched[i]];
-        f->held[f->touched[i]] = 0;
-    }
-    qsort(f->sorted, n, sizeof *f->sorted, largest_first);
-    sums[0] = 0;
-    for (size_t i = 0; i < TEAM_MAX; i++)
-        sums[i + 1] = sums[i] + (i < n ? f->sorted[i] : 0);
-}
-
-static muon_status find_holders(finder *f, holders *out, size_t item)
-{
-    const plan_item *it = &f->plan->items[item];
-    const layout *l = f->plan->params[it->param].layout;
-    TRY(muon__shares_find(&f->shares, f->plan, item));
-    *out = (holders){.numel = muon__item_numel(it)};
-    int64_t *const sums[] = {out->rank, out->node};
-    const int64_t together[] = {1, f->per_node};
-    for (int pass = 0; pass < 2; pass++) {
-        size_t n = 0;
-        out->total = 0;
-        for (size_t i = 0; i < f->shares.n; i++) {
-            const share *s = &f->shares.list[i];
-            for (int k = 0; k < s->nholders; k++)
-                add_held(f, &n, (int)(muon__layout_holder(l, s->cell, k) / together[pass]),
-                         s->numel);
-            out->total += s->numel * s->nholders;
-        }
-        sum_largest(f, sums[pass], n);
-    }
-    return MUON_OK;
-}
-
 /* ---- What a team does */
 
-/* Of `elements` that go to or come from members, `near` are in their nodes, and `own` on themselves. */
-static double transfer(const finder *f, int64_t elements, int64_t near, int64_t own)
+/* Gathering a matrix: what is in the members' nodes is near, what is on themselves does not move. */
+static double gather_of(const finder *f, const holders *h, int size, int nodes)
 {
-    if (near > elements) near = elements;
-    if (own > near) own = near;
-    return (double)(near - own) * f->near + (double)(elements - near) * f->far;
+    double near = fmin(h->node[nodes], h->numel), own = fmin(h->rank[size], near);
+    return f->wire * ((near - own) * f->near + (h->numel - near) * f->far);
+}
+
+/* Scattering it: everybody but the members gets a result, and every node but theirs gets it from another
+ * one, at least once. */
+static double scatter_of(const finder *f, const holders *h, int size, int nodes)
+{
+    double far = fmax(h->once - h->node_once[nodes], 0);
+    return sizeof(float) * (fmax(h->total - h->rank[size], 0) * f->near + far * (f->far - f->near));
 }
 
 static double messages_of(const finder *f, const holders *h, int size, int nodes)
 {
-    return f->wire * transfer(f, h->numel, h->node[nodes], h->rank[size]) +
-           sizeof(float) * transfer(f, h->total, h->node[nodes], h->rank[size]);
+    return gather_of(f, h, size, nodes) + scatter_of(f, h, size, nodes);
+}
+
+/* What of it the members send themselves. */
+static double sent_of(const finder *f, const holders *h, int size, int nodes)
+{
+    double seconds = h->once * f->far - h->saved[nodes] - h->rank[size] * f->near;
+    return sizeof(float) * fmax(seconds, 0);
 }
 
 static double busy_of(const finder *f, const class_cost *c, int size, int nodes)
@@ -162,7 +117,9 @@ static double busy_of(const finder *f, const class_cost *c, int size, int nodes)
 /* The mean of its members. */
 static double path_of(const finder *f, const class_cost *c, const holders *h, int size, int nodes)
 {
-    return (messages_of(f, h, size, nodes) + busy_of(f, c, size, nodes)) / size;
+    return (gather_of(f, h, size, nodes) + busy_of(f, c, size, nodes) +
+            sent_of(f, h, size, nodes)) /
+           size;
 }
 
 /* The best that a team does for one matrix. */
@@ -174,7 +131,7 @@ static void consider(const finder *f, best *b, const class_cost *c, const holder
                      int nodes)
 {
     double messages = messages_of(f, h, size, nodes), busy = busy_of(f, c, size, nodes);
-    b->path = fmin(b->path, (messages + busy) / size);
+    b->path = fmin(b->path, path_of(f, c, h, size, nodes));
     for (int i = 0; i < NPARTS; i++)
         b->parts[i] = fmin(b->parts[i], PARTS[i] * busy + (1 - PARTS[i]) * messages);
 }
@@ -258,7 +215,7 @@ static muon_status add_pattern(finder *f, const patterns *p, size_t pattern)
         const plan_item *it = &f->plan->items[item];
         if (it->class == PLAN_IDLE) continue;
         holders h;
-        TRY(find_holders(f, &h, item));
+        TRY(muon__holders_find(&f->held, &h, item));
         best b = find_best(f, &f->classes[it->class], &h);
         f->slowest = fmax(f->slowest, b.path);
         double alone = path_of(f, &f->classes[it->class], &h, 1, 1);
@@ -309,11 +266,8 @@ static double find_teams(const finder *f, double low)
 
 static muon_status find(finder *f, const patterns *p)
 {
-    size_t nranks = (size_t)f->plan->nranks;
     TRY(cost_classes(f));
-    TRY(CALLOC(&f->held, nranks, "bounds"));
-    TRY(CALLOC(&f->sorted, nranks, "bounds"));
-    TRY(CALLOC(&f->touched, nranks, "bounds"));
+    TRY(muon__holders_finder_create(&f->held, f->plan, f->near, f->far));
     for (size_t i = 0; i < p->n; i++)
         TRY(add_pattern(f, p, i));
     return MUON_OK;
@@ -348,12 +302,9 @@ static muon_status find_whole(bounds *out, const muon_plan *whole)
     out->teams = 0;
     if (status == MUON_OK) out->teams = find_teams(&f, muon__bounds_largest(out));
     muon__patterns_destroy(&p);
-    muon__shares_destroy(&f.shares);
     free(f.classes);
     free(f.slow);
-    free(f.held);
-    free(f.sorted);
-    free(f.touched);
+    muon__holders_finder_destroy(&f.held);
     return status;
 }
 
