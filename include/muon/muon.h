@@ -552,8 +552,9 @@ typedef struct muon_range {
     int64_t begin, end;
 } muon_range;
 
-/* The machine that the dispatcher assumes when it decides which rank orthogonalizes what. It
- * affects who does the work, never a bit of the result. */
+/* The machine that the dispatcher assumes when it decides which rank orthogonalizes what, and whether
+ * a result that several ranks of a node need goes there once, to be passed on inside. It affects who
+ * does the work and who sends what, never a bit of the result. */
 typedef struct muon_machine {
     double flops;           /* flops per second of a rank: 1.5e12 */
     double node_bandwidth;  /* bytes per second and direction of a rank, inside a node: 20e9 */

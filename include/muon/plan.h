@@ -138,7 +138,7 @@ MUON_API muon_status muon_plan_get_wave(const muon_plan *plan, int rank, size_t 
 
 /* How many bytes ranks send to each other in a step: out[i * groups + j] is what the ranks of group
  * i send to the ranks of group j, to owners in `gather`, and back from them in `scatter`. What is
- * relayed (config.peers_max) counts on both of its ways. Rank r is
+ * relayed counts on both of its ways. Rank r is
  * in group r * groups / ranks; with as many groups as ranks, every rank is a group. Either output
  * may be NULL. */
 MUON_API muon_status muon_plan_get_traffic(const muon_plan *plan, size_t groups, int64_t *gather,
@@ -159,7 +159,9 @@ typedef struct muon_prediction {
     int64_t teams, team_max; /* matrices that several ranks share; ranks of the largest team */
     /* Work and exchanges shared evenly, with teams that are fast enough for it. */
     double bound_teams;
-    int64_t relayed_bytes; /* that relays send on, all together; 0 without config.peers_max */
+    /* That ranks pass on for others, all together: because of config.peers_max, or because a result
+     * goes to a node once and from there to its other holders. */
+    int64_t relayed_bytes;
 } muon_prediction;
 
 MUON_API muon_status muon_plan_predict(const muon_plan *plan, muon_prediction *prediction,

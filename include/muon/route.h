@@ -24,7 +24,9 @@ extern "C" {
 
 /* What a rank does in a step, wave by wave. It does not depend on the plan after creation. Make the
  * plan with config.team_max 1, because what the members of a team exchange is in none of these lists,
- * and with config.peers_max 0: if ranks relay messages in a plan, it has no routes (MUON_E_ARG).
+ * and with config.peers_max 0: if ranks relay messages because of it, a plan has no routes (MUON_E_ARG).
+ * A result goes from its owner to every holder, even where in muon_step it goes to a node once and a
+ * rank passes it on to the others there; muon_plan_get_rank and the like count what muon_step sends.
  *
  * All ranks go through the waves in the same order. In a wave, the parts of its matrices that
  * ranks hold are gathered by the owners, the owners orthogonalize, and the results are scattered

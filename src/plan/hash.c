@@ -132,5 +132,6 @@ void muon__plan_make_hash(muon_plan *plan)
         add_hash(&hash, muon__plan_hash_param(plan, i));
     for (size_t i = 0; i < plan->nitems; i++)
         add_item(&hash, &plan->items[i], plan->nranks);
+    if (plan->results_once) add_hash(&hash, 1);
     plan->hash = hash;
 }

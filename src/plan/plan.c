@@ -6,6 +6,7 @@
 #include "muon/comm.h"
 #include "plan/dispatch/makespan.h"
 #include "plan/predict/predict.h"
+#include "plan/route/relays.h"
 #include "rule/config.h"
 #include "rule/group.h"
 #include "variant/variant.h"
@@ -42,6 +43,9 @@ enum {
     MOST_COMPARED = 1 << 16
 }; /* matrices times ranks: a larger plan takes the search's word for it */
 
+/* Times a step with direct messages. */
+static const double WORTH_A_HOP = 0.99;
+
 static muon_status distribute(muon_plan *plan)
 {
     TRY(muon__plan_choose_owners(plan));
@@ -67,43 +71,74 @@ static void free_distribution(muon_plan *plan)
     free(plan->wave);
 }
 
-/* Is a plan without teams faster? The search for teams knows loads, but not waves. */
-static muon_status compare(int *faster, const muon_plan *teams, const muon_plan *owners)
+/* How much longer the predicted step of one plan is than that of another; 1: as long. */
+static muon_status compare(double *ratio, const muon_plan *a, const muon_plan *b)
 {
-    double with, without;
-    *faster = 0;
-    TRY(muon__makespan_of_plan(&with, teams));
-    TRY(muon__makespan_of_plan(&without, owners));
-    *faster = without <= with;
+    double seconds_a, seconds_b;
+    TRY(muon__makespan_of_plan(&seconds_a, a));
+    TRY(muon__makespan_of_plan(&seconds_b, b));
+    *ratio = seconds_b > 0 ? seconds_a / seconds_b : 1;
     return MUON_OK;
 }
 
+/* For the same parameters, not distributed yet, with these settings. */
+static muon_status start_over(muon_plan *out, const muon_plan *plan, const muon_config *config)
+{
+    TRY(muon__plan_without_teams(out, plan));
+    out->config = *config;
+    out->order = NULL;
+    out->wave = NULL;
+    out->nwaves = 0;
+    out->cost.state_bytes = 0;
+    return MUON_OK;
+}
+
+/* Two ways to distribute a plan, the first done (status: what came of it), the second not yet. Keeps the
+ * first if it fits and is shorter than `part` of the second, or the second does not fit. */
+static muon_status keep_better(muon_plan *first, muon_status status, muon_plan *second,
+                               muon_status (*run)(muon_plan *), double part)
+{
+    int fits = status == MUON_OK;
+    double ratio = 0;
+    status = run(second);
+    if (status == MUON_OK && fits) status = compare(&ratio, first, second);
+    if (fits && (status != MUON_OK || ratio < part)) {
+        free_distribution(second);
+        return status == MUON_E_BUDGET ? MUON_OK : status;
+    }
+    free_distribution(first);
+    *first = *second;
+    return status;
+}
+
 /* Teams need more memory and more peers than owners: if the budget or the bound does not allow them, or if
- * they turn out not to help, there are none. */
-static muon_status distribute_best(muon_plan *plan)
+ * they turn out not to help, there are none. The search for them knows loads, but not waves. */
+static muon_status distribute_teams(muon_plan *plan)
 {
     muon_status status = distribute(plan);
-    int fits = status == MUON_OK, faster = 1;
+    int fits = status == MUON_OK;
     if (plan->nteams == 0 || plan->config.team_min > 1) return status;
     if (!fits && status != MUON_E_BUDGET) return status;
     if (fits && plan->cost.matrices * plan->nranks > MOST_COMPARED) return MUON_OK;
     muon_plan owners;
-    TRY(muon__plan_without_teams(&owners, plan));
-    owners.config = plan->config;
-    owners.config.team_max = 1;
-    owners.order = NULL;
-    owners.wave = NULL;
-    owners.nwaves = 0;
-    owners.cost.state_bytes = 0;
-    status = distribute(&owners);
-    if (status == MUON_OK && fits) status = compare(&faster, plan, &owners);
-    if (fits && !(status == MUON_OK && faster)) {
-        free_distribution(&owners);
-        return status == MUON_E_BUDGET ? MUON_OK : status;
-    }
-    free_distribution(plan);
-    *plan = owners;
-    return status;
+    muon_config config = plan->config;
+    config.team_max = 1;
+    TRY(start_over(&owners, plan, &config));
+    return keep_better(plan, status, &owners, distribute, 1);
+}
+
+/* Results go to a node once only if that is predicted to make the step shorter: direct messages have
+ * nobody to wait for between their ends. */
+static muon_status distribute_best(muon_plan *plan)
+{
+    const muon_config config = plan->config;
+    TRY(muon__mates_pay(&plan->results_once, plan));
+    muon_status status = distribute_teams(plan);
+    if (!plan->results_once || (status != MUON_OK && status != MUON_E_BUDGET)) return status;
+    muon_plan direct;
+    TRY(start_over(&direct, plan, &config));
+    direct.results_once = 0;
+    return keep_better(plan, status, &direct, distribute_teams, WORTH_A_HOP);
 }
 
 static muon_status make(muon_plan *plan, const muon_config *config, const muon_param *params,

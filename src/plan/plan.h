@@ -101,6 +101,8 @@ struct muon_plan {
     /* [nodes][nranks] 1: the holders of the node exchange messages with this owner through one of them
      * (plan/route/relays.h). NULL: nobody does. */
     unsigned char *relayed;
+    /* 1: a result goes to a node once, to one of its holders there, who passes it on to the others. */
+    int results_once;
     int threads;
     int64_t wave_floats;   /* of the buffer that holds what any owner has in any wave */
     int64_t scratch_large; /* floats for one matrix that all threads share */

@@ -5,6 +5,7 @@
  * between units of work, not more often than pays. */
 #include "base/bf16.h"
 #include "base/clock.h"
+#include "plan/route/relays.h"
 #include "step/opt.h"
 
 #include <stdlib.h>
@@ -151,7 +152,7 @@ static void look(void *arg)
             if (done) x->active[list][w] = 0;
         }
     }
-    if (!opt->plan->relayed) return;
+    if (!muon__has_relays(opt->plan)) return;
     x->status = relay_gather(opt);
     if (x->status == MUON_OK) x->status = relay_scatter(opt);
 }
@@ -224,7 +225,7 @@ static void copy(muon_opt *opt, int which, size_t wave)
 static muon_status relay_gathers(muon_opt *opt, size_t end)
 {
     exchange *x = opt->messages;
-    while (opt->plan->relayed && x->gathers_relayed < end) {
+    while (muon__has_relays(opt->plan) && x->gathers_relayed < end) {
         TRY(await(opt, RELAY_GATHER_IN, x->gathers_relayed));
         TRY(relay_gather(opt));
     }
@@ -234,7 +235,7 @@ static muon_status relay_gathers(muon_opt *opt, size_t end)
 static muon_status relay_scatters(muon_opt *opt, size_t end)
 {
     exchange *x = opt->messages;
-    while (opt->plan->relayed && x->scatters_relayed < end) {
+    while (muon__has_relays(opt->plan) && x->scatters_relayed < end) {
         TRY(await(opt, RELAY_SCATTER_IN, x->scatters_relayed));
         TRY(relay_scatter(opt));
     }

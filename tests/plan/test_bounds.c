@@ -14,7 +14,8 @@ static int pick(int n)
 static void pick_case(planned *c)
 {
     static const int64_t dims[] = {8, 48, 100, 256, 512, 1024, 2048};
-    planned_init(c, 1 + pick(3), pick(3) ? 1 + pick(24) : 1 + pick(3), 1 + pick(3) / 2, 1 + pick(4) / 3);
+    planned_init(c, 1 + pick(3), pick(3) ? 1 + pick(24) : 1 + pick(3), 1 + pick(3) / 2,
+                 1 + pick(4) / 3);
     int kinds = 1 + pick(4), layers = 1 + pick(3);
     static const char *const names[] = {"a", "b", "c", "d"};
     for (int k = 0; k < kinds; k++) {

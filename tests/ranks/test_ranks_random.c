@@ -230,7 +230,8 @@ TEST(any_layout_gives_the_bits_of_one_process)
     X("a NaN", c->nan_step, 100)                                                                   \
     X("missing gradients", f->config.missing_grad == MUON_MISSING_GRAD_SKIP, 200)                  \
     X("a budget", f->config.workspace_budget, 300)                                                 \
-    X("relays", has_relays(c), 100)                                                                \
+    X("relays", has_relays(c, 1), 100)                                                             \
+    X("results that ranks pass on", has_relays(c, 0), 50)                                          \
     X("the reference path", f->config.path == MUON_PATH_REFERENCE, 100)                            \
     X("threads", f->config.threads > 1, 200)                                                       \
     X("a narrow wire", f->config.wire == MUON_BF16, 200)                                           \
@@ -255,13 +256,15 @@ static int has_large(const fleet *f)
     return 0;
 }
 
-/* Members of teams are each other's peers, so with forced ones few bounds can be met by relays. */
-static int has_relays(const random_case *c)
+/* With a bound on peers, or without. Members of teams are each other's peers, so with forced ones few bounds
+ * can be met by relays. */
+static int has_relays(const random_case *c, int bound)
 {
     if (getenv("MUON_TEST_TEAM")) return 1;
     muon_plan *plan = NULL;
     muon_prediction p = {0};
-    if (!c->bound || fleet_plan(&plan, &c->layouts[0], c->nranks[0]) != MUON_OK) return 0;
+    if ((c->bound > 0) != bound || fleet_plan(&plan, &c->layouts[0], c->nranks[0]) != MUON_OK)
+        return 0;
     assert_ok(muon_plan_predict(plan, &p, sizeof p));
     muon_plan_destroy(plan);
     return p.relayed_bytes > 0;

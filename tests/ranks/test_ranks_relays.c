@@ -1,4 +1,4 @@
-/* Messages that go through relays: the bits of one process, connections within the bound, and a relay or
+/* Messages that go through relays, because of a bound or because it is faster: the bits of one process, connections within the bound, and a relay or
  * an end that stops is named by everybody, also by those who wait for somebody between. */
 #include "comm/comm.h"
 #include "muon/plan.h"
@@ -78,6 +78,53 @@ TEST(what_is_relayed_has_the_bits_of_one_process)
     }
 }
 
+/* Ranks along one axis and more on a node than hold different things; or all of them hold everything. */
+static void make_mates(fleet *f, int fsdp, int replicate, int per_node)
+{
+    fleet_init(f);
+    fleet_mesh(f, "mesh", "fsdp", fsdp, "replicate", replicate, NULL);
+    add_params(f);
+    f->config.machine.ranks_per_node = per_node;
+    fleet_slow_between_nodes(&f->config);
+}
+
+/* Where results go to a node once, ranks may need more than the least that any plan needs. */
+static void use_little(fleet *f, int nranks)
+{
+    f->config.workspace_budget = least_budget(f, nranks);
+    for (int i = 0; i < 64 && relayed_bytes(f, nranks) == 0; i++)
+        f->config.workspace_budget += f->config.workspace_budget / 16;
+    assert_true(relayed_bytes(f, nranks) > 0);
+}
+
+/* With one team size for all, so that every matrix has one owner or several. */
+TEST(what_ranks_pass_on_has_the_bits_of_one_process)
+{
+    static const struct {
+        int fsdp, replicate, per_node, in_flight, tight, threads, team;
+        muon_dtype wire;
+    } cases[] = {
+        {1, 4, 2, 3, 0, 1, 1, MUON_F32},  {1, 4, 2, 3, 1, 1, 1, MUON_F32},
+        {1, 6, 3, 2, 1, 1, 1, MUON_BF16}, {1, 8, 3, 1, 1, 2, 1, MUON_F32},
+        {2, 4, 4, 3, 1, 1, 1, MUON_F32},  {4, 2, 4, 3, 1, 1, 1, MUON_BF16},
+        {2, 6, 4, 2, 1, 1, 1, MUON_F32},  {3, 3, 3, 3, 1, 2, 1, MUON_F32},
+        {2, 5, 4, 3, 1, 1, 1, MUON_F32},  {1, 12, 4, 3, 1, 1, 1, MUON_F32},
+        {1, 6, 2, 3, 0, 1, 2, MUON_F32},  {2, 4, 4, 2, 0, 1, 3, MUON_BF16},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        fleet f;
+        int n = cases[i].fsdp * cases[i].replicate;
+        make_mates(&f, cases[i].fsdp, cases[i].replicate, cases[i].per_node);
+        f.config.in_flight = cases[i].in_flight;
+        f.config.threads = cases[i].threads;
+        f.config.wire = cases[i].wire;
+        f.config.team_max = f.config.team_min = cases[i].team;
+        if (relayed_bytes(&f, n) == 0) fail_msg("case %zu: nobody passes on", i);
+        if (cases[i].tight) use_little(&f, n);
+        fleet_check(&f, n, 3);
+    }
+}
+
 /* ---- Ranks that are late */
 
 typedef struct late_user {
@@ -119,6 +166,18 @@ TEST(ranks_that_are_late_keep_their_messages_in_order)
         f.config.workspace_budget = least_budget(&f, 6);
         assert_true(relayed_bytes(&f, 6) > 0);
         fleet_check_by(step_late, &f, 6, 6);
+    }
+}
+
+TEST(ranks_that_are_late_pass_results_on_in_order)
+{
+    for (int in_flight = 1; in_flight <= 3; in_flight++) {
+        fleet f;
+        make_mates(&f, 2, 4, 4);
+        f.config.orthogonalize = come_late;
+        f.config.in_flight = in_flight;
+        use_little(&f, 8);
+        fleet_check_by(step_late, &f, 8, 6);
     }
 }
 

@@ -20,6 +20,20 @@ void fleet_force_teams(muon_config *config)
 
 /* ---- The fleet */
 
+static void force_mates(muon_config *config)
+{
+    const char *node = getenv("MUON_TEST_MATES");
+    if (!node) return;
+    config->machine.ranks_per_node = atoi(node);
+    fleet_slow_between_nodes(config);
+}
+
+void fleet_slow_between_nodes(muon_config *config)
+{
+    config->machine.bandwidth = 1e5;
+    config->machine.latency = 0;
+}
+
 void fleet_init(fleet *f)
 {
     memset(f, 0, sizeof *f);
@@ -28,6 +42,7 @@ void fleet_init(fleet *f)
     f->config.threads = 1;
     f->config.timeout = 60;
     fleet_force_teams(&f->config);
+    force_mates(&f->config);
     f->config.ngroups = FLEET_GROUPS;
     static const char *const names[FLEET_GROUPS] = {"muons", "others", "adamws", "frozen"};
     for (size_t i = 0; i < COUNT(f->groups); i++) {

@@ -68,6 +68,10 @@ void fleet_force_teams(muon_config *config);
  * environment, fleets without a bound have that one, with nodes of N ranks, so that relays have work. */
 int64_t fleet_least_peers(const fleet *f, int nranks);
 
+/* Nodes between which messages are so slow that results go to a node once, and ranks there pass them on.
+ * With MUON_TEST_MATES=N in the environment, fleet_init does it, for nodes of N ranks. */
+void fleet_slow_between_nodes(muon_config *config);
+
 void fleet_init(fleet *f);
 /* The same, with a mesh of one axis, fsdp. */
 void fleet_fsdp(fleet *f, int nranks);

@@ -242,6 +242,7 @@ static void draw_config(random_case *c, muon_config *config)
     config->path = pick(5) ? MUON_PATH_PIPELINE : MUON_PATH_REFERENCE;
     config->machine.flops = pick(2) ? 1e9 : 1.5e12; /* who owns a matrix */
     config->machine.ranks_per_node = 1 + pick(4);
+    if (pick(4)) fleet_slow_between_nodes(config);
     config->timeout = 120;
 }
 
@@ -268,7 +269,7 @@ static void draw_events(random_case *c, fleet *f)
         c->factor[i] = factors[pick(COUNT(factors))];
     }
     c->hard_logits = pick(2);
-    c->bound = pick(3);
+    c->bound = pick(2) ? 0 : 1 + pick(2);
 }
 
 static int draw_nranks(void)

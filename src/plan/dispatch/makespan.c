@@ -21,18 +21,23 @@ static double exchange_seconds(const muon_machine *m, const wave_traffic *at)
     return larger(out, in) + (double)at->team_rounds * m->latency;
 }
 
-/* Of an owner: what it gets before it can begin, and what is left when it is done. With relays there is
- * a hop inside the node before or after that; it takes as long as what this rank relays itself. */
+/* With relays, a hop inside the node before a gather or after a scatter takes as long as what this rank
+ * relays itself. */
+static double hop_seconds(const muon_machine *m, int64_t bytes)
+{
+    return bytes ? seconds(m, bytes, bytes) + m->latency : 0;
+}
+
+/* Of an owner: what it gets before it can begin, and what is left when it is done. */
 static double gather_seconds(const muon_machine *m, const wave_traffic *at)
 {
     return seconds(m, at->gather_received, at->gather_received_near) +
-           seconds(m, at->gather_relayed, at->gather_relayed);
+           hop_seconds(m, at->gather_relayed);
 }
 
 static double scatter_seconds(const muon_machine *m, const wave_traffic *at)
 {
-    return seconds(m, at->scatter_sent, at->scatter_sent_near) +
-           seconds(m, at->scatter_passed, at->scatter_passed);
+    return seconds(m, at->scatter_sent, at->scatter_sent_near) + hop_seconds(m, at->scatter_passed);
 }
 
 /* What a rank has to wait for because no work is there to hide it: the gather of its first wave that

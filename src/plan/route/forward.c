@@ -205,12 +205,13 @@ static muon_status make_lists(relay *f, int way)
                          0);
 }
 
-/* The ranks of the node; of itself this rank passes on what it has a replica of. */
+/* All that ranks of the node hold may go through this one; without a bound, only what it has itself. */
 static muon_status add_node(relay *f, size_t begin, size_t end)
 {
     int64_t per_node = f->plan->config.machine.ranks_per_node;
     int64_t first = muon__node_of(f->plan, f->r->rank) * per_node;
     TRY(add_holder(f, f->r));
+    if (!f->plan->relayed) return MUON_OK;
     for (int64_t i = first; i < first + per_node && i < f->plan->nranks; i++) {
         route *holder = NULL;
         if (i == f->r->rank) continue;
@@ -245,7 +246,7 @@ muon_status muon__route_make_relays(route *r, const muon_plan *plan, size_t begi
     relay f = {.r = r, .plan = plan};
     for (int list = ROUTE_LISTS; list < ROUTE_ALL_LISTS; list++)
         TRY(CALLOC(&r->messages[list].first, plan->nwaves + 1, "messages"));
-    if (!plan->relayed) return MUON_OK;
+    if (!muon__has_relays(plan)) return MUON_OK;
     muon_status status = add_node(&f, begin, end);
     if (status == MUON_OK) status = make_lists(&f, GATHER);
     if (status == MUON_OK) status = make_lists(&f, SCATTER);

@@ -259,7 +259,10 @@ static muon_status make_pieces(builder *b)
 muon_status muon__route_lists_make(muon_route *out, const muon_plan *plan, int rank)
 {
     route *r = NULL;
-    TRY(muon__route_create(&r, plan, rank));
+    muon_plan direct =
+        *plan; /* its lists have no relays: each holder gets a result from the owner */
+    direct.results_once = 0;
+    TRY(muon__route_create(&r, &direct, rank));
     out->nwaves = plan->nwaves;
     builder b = {.out = out, .r = r, .plan = plan};
     muon_status status = make_owned(out, r, plan);

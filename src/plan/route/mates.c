@@ -1,6 +1,7 @@
 /* Which ranks get a result together, and through whom. */
 #include "base/memory.h"
 #include "plan/route/relays.h"
+#include "plan/route/shares.h"
 
 #include <stdlib.h>
 
@@ -78,10 +79,46 @@ uint64_t muon__mates_key(const muon_plan *plan, const mates *m)
     return key;
 }
 
+static muon_status some_have_mates(int *found, const muon_plan *plan, const patterns *p)
+{
+    cell_holders h = {0};
+    muon_status status = MUON_OK;
+    for (size_t i = 0; i < p->n && !*found; i++) {
+        const layout *l = plan->params[muon__pattern_param(p, i)].layout;
+        size_t ncells = muon__layout_has_replicas(l) ? muon__layout_ncells(l) : 0;
+        for (size_t cell = 0; cell < ncells && !*found && status == MUON_OK; cell++) {
+            status = muon__cell_holders_find(&h, l, cell);
+            for (int at = 0; status == MUON_OK && at < h.n && !*found; at++)
+                *found = muon__mates_at(plan, h.ranks, h.n, at).n > 1;
+        }
+    }
+    muon__cell_holders_free(&h);
+    return status;
+}
+
+muon_status muon__mates_pay(int *pay, const muon_plan *plan)
+{
+    const muon_machine *m = &plan->config.machine;
+    patterns p = {0};
+    *pay = 0;
+    if (plan->nranks <= m->ranks_per_node || m->node_bandwidth <= m->bandwidth ||
+        plan->config.path == MUON_PATH_REFERENCE)
+        return MUON_OK;
+    TRY(muon__patterns_create(&p, plan));
+    muon_status status = some_have_mates(pay, plan, &p);
+    muon__patterns_destroy(&p);
+    return status;
+}
+
 int muon__scatter_relay(const muon_plan *plan, int owner, const mates *m)
 {
+    if (!muon__has_relays(plan)) return RELAY_NONE;
     int64_t node = muon__node_of(plan, m->ranks[0]);
-    if (!muon__is_relayed(plan, node, owner)) return RELAY_NONE;
-    int relay = muon__relay_at(plan, node, owner);
-    return m->n == 1 && m->ranks[0] == relay ? RELAY_NONE : relay;
+    if (node == muon__node_of(plan, owner)) return RELAY_NONE;
+    if (muon__is_relayed(plan, node, owner)) {
+        int relay = muon__relay_at(plan, node, owner);
+        return m->n == 1 && m->ranks[0] == relay ? RELAY_NONE : relay;
+    }
+    if (!plan->results_once || m->n == 1) return RELAY_NONE;
+    return m->ranks[owner % plan->config.machine.ranks_per_node % m->n];
 }

@@ -88,7 +88,7 @@ static muon_status add_gather(builder *b, int list, traveller t, int sender)
 static muon_status add_result(builder *b, const layout *l, traveller t)
 {
     int rank = b->r->rank;
-    if (!b->plan->relayed) return add(b, SCATTER_RECEIVE, t, RELAY_NONE, NULL);
+    if (!muon__has_relays(b->plan)) return add(b, SCATTER_RECEIVE, t, RELAY_NONE, NULL);
     TRY(muon__cell_holders_find(&b->holders, l, t.cell));
     mates m = muon__mates_of(b->plan, &b->holders, rank);
     int relay = muon__scatter_relay(b->plan, t.peer, &m);

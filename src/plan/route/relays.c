@@ -16,13 +16,18 @@ typedef struct pair { /* the holders of a node, and an owner on another one */
     int32_t node, owner;
 } pair;
 
+/* Where nothing is relayed for the bound: is a message between a holder and an owner, or does all that the
+ * holder gets come through its mates? */
+enum { DIRECT = 1, PASSED = 2 };
+
 typedef struct graph {
     const muon_plan *plan;
     size_t n;     /* ranks */
     size_t width; /* ranks of a node at most */
     size_t nnodes;
-    unsigned char *held; /* [holder][owner] they have a matrix in common */
-    int64_t *bytes;      /* [node][owner] between the node and the owner, if a rank relays */
+    unsigned char *held;  /* [holder][owner] they have a matrix in common: DIRECT, PASSED or both */
+    unsigned char *mates; /* [rank][width] it passes results on to this one of its node */
+    int64_t *bytes;       /* [node][owner] between the node and the owner, if a rank relays */
     /* Reasons for a connection, both ways: on another node, and on the same one by number inside it. */
     unsigned char *far; /* [rank][rank] */
     uint32_t *near;     /* [rank][width] */
@@ -39,33 +44,46 @@ static size_t node_of(const graph *g, int rank)
 
 /* ---- Who has to do with whom */
 
-static void add_pair(graph *g, int holder, int owner, int64_t bytes)
+static void add_holder(graph *g, int holder, int owner, unsigned char how)
 {
-    if (holder == owner) return;
-    g->held[(size_t)holder * g->n + (size_t)owner] = 1;
-    g->bytes[node_of(g, holder) * g->n + (size_t)owner] += bytes;
+    if (holder != owner) g->held[(size_t)holder * g->n + (size_t)owner] |= how;
 }
 
-/* Everybody who has a part of an item gets its result, mates through a relay together, and one holder of
- * each part sends it. */
+static void add_bytes(graph *g, int holder, int owner, int64_t bytes)
+{
+    if (holder != owner) g->bytes[node_of(g, holder) * g->n + (size_t)owner] += bytes;
+}
+
+/* Mates get a result through a relay together. Without a bound, that is one of them, or none. */
+static void add_mates(graph *g, int owner, const mates *m, int64_t bytes)
+{
+    int relay = muon__scatter_relay(g->plan, owner, m);
+    for (int i = 0; i < m->n; i++) {
+        int passed = relay != RELAY_NONE && m->ranks[i] != relay;
+        add_holder(g, m->ranks[i], owner, passed ? PASSED : DIRECT);
+        if (passed) g->mates[(size_t)relay * g->width + (size_t)m->ranks[i] % g->width] = 1;
+        if (i == 0 || node_of(g, owner) == node_of(g, m->ranks[0]))
+            add_bytes(g, m->ranks[i], owner, bytes);
+    }
+}
+
+/* Everybody who has a part of an item gets its result, and one holder of each part sends it. */
 static muon_status add_item(graph *g, const shares *s, size_t item)
 {
     const plan_item *it = &g->plan->items[item];
     const layout *l = g->plan->params[it->param].layout;
     for (size_t i = 0; i < s->n; i++) {
         const share *part = &s->list[i];
-        int64_t bytes = part->numel * (int64_t)sizeof(float);
         mates m;
         TRY(muon__cell_holders_find(&g->holders, l, part->cell));
         for (int k = 0; k < part->nholders; k += m.n) {
             m = muon__mates_at(g->plan, g->holders.ranks, part->nholders, k);
-            int together = node_of(g, m.ranks[0]) != node_of(g, it->owner);
-            for (int j = 0; j < m.n; j++)
-                add_pair(g, m.ranks[j], it->owner, j && together ? 0 : bytes);
+            add_mates(g, it->owner, &m, part->numel * (int64_t)sizeof(float));
         }
         int sender =
             part->nholders > 1 ? muon__route_sender(g->plan, l, part->cell, item) : part->holder;
-        add_pair(g, sender, it->owner, part->numel * muon__wire_bytes(g->plan));
+        add_holder(g, sender, it->owner, DIRECT);
+        add_bytes(g, sender, it->owner, part->numel * muon__wire_bytes(g->plan));
     }
     return MUON_OK;
 }
@@ -128,7 +146,8 @@ static void connect_pair(graph *g, size_t node, int owner, int relayed, int by)
     size_t end = (node + 1) * g->width < g->n ? (node + 1) * g->width : g->n;
     int any = 0;
     for (size_t h = node * g->width; h < end; h++) {
-        if (!g->held[h * g->n + (size_t)owner]) continue;
+        unsigned char how = g->held[h * g->n + (size_t)owner];
+        if (!how || (!relayed && how == PASSED)) continue;
         connect(g, (int)h, relay, by);
         any = 1;
     }
@@ -150,6 +169,15 @@ static void connect_teams(graph *g)
     }
 }
 
+/* Mates stay connected where all of their messages are relayed: in the same node that costs little. */
+static void connect_mates(graph *g)
+{
+    for (size_t r = 0; r < g->n; r++)
+        for (size_t i = 0; i < g->width; i++)
+            if (g->mates[r * g->width + i])
+                connect(g, (int)r, (int)(node_of(g, (int)r) * g->width + i), 1);
+}
+
 /* The most peers that any rank has if every pair of a node and an owner elsewhere is relayed, or none. */
 static int32_t connect_all(graph *g, int relayed)
 {
@@ -157,6 +185,7 @@ static int32_t connect_all(graph *g, int relayed)
     memset(g->near, 0, g->n * g->width * sizeof *g->near);
     memset(g->peers, 0, g->n * sizeof *g->peers);
     connect_teams(g);
+    connect_mates(g);
     for (size_t r = 1; r < g->n; r++)
         connect(g, (int)r, muon__binomial_parent((int)r), 1);
     for (size_t node = 0; node < g->nnodes; node++)
@@ -221,6 +250,7 @@ static void relay_the_rest(graph *g, unsigned char *relayed)
 static muon_status choose(graph *g, muon_plan *plan)
 {
     TRY(CALLOC(&g->held, g->n * g->n, "relays"));
+    TRY(CALLOC(&g->mates, g->n * g->width, "relays"));
     TRY(CALLOC(&g->far, g->n * g->n, "relays"));
     TRY(CALLOC(&g->near, g->n * g->width, "relays"));
     TRY(CALLOC(&g->bytes, g->n * g->nnodes, "relays"));
@@ -248,6 +278,7 @@ muon_status muon__plan_choose_relays(muon_plan *plan)
     g.nnodes = (g.n + g.width - 1) / g.width;
     muon_status status = choose(&g, plan);
     free(g.held);
+    free(g.mates);
     free(g.far);
     free(g.near);
     free(g.bytes);

@@ -1,10 +1,15 @@
-/* relays.h - which messages go through a rank between their ends, so that no rank has more peers than
- * config.peers_max.
+/* relays.h - which messages go through a rank between their ends: so that no rank has more peers than
+ * config.peers_max, or because a result that several ranks of a node need gets there sooner.
  *
- * Between a node and an owner on another node, either every holder of the node exchanges messages with
+ * For the first reason: between a node and an owner on another node, either every holder of the node exchanges messages with
  * the owner, or one rank of the node does so for all of them. That relay is the rank with the owner's
  * number inside its node. So the ranks of a node share the work, and if everything is relayed, a rank's
  * peers are its node mates and the ranks with its number on other nodes.
+ *
+ * For the second, where plan->results_once: the holders of a cell on one node take turns, by the owner's
+ * number, in getting a result from another node and passing it on. So a relay has a replica itself, nothing
+ * moves more often than it has to, and all that changes is that it moves inside a node instead of between
+ * nodes. Gathers stay direct: of several holders only one sends.
  *
  * A relay gets a result once, however many ranks of its node hold a replica of it, itself included. */
 #ifndef PLAN_ROUTE_RELAYS_H
@@ -28,6 +33,11 @@ static inline int muon__relay_at(const muon_plan *plan, int64_t node, int owner)
     int64_t per_node = plan->config.machine.ranks_per_node, first = node * per_node;
     int64_t size = plan->nranks - first < per_node ? plan->nranks - first : per_node;
     return (int)(first + owner % per_node % size);
+}
+
+static inline int muon__has_relays(const muon_plan *plan)
+{
+    return plan->relayed || plan->results_once;
 }
 
 /* Do all messages between the ranks of a node and an owner go through one of them? */
@@ -69,6 +79,9 @@ mates muon__mates_at(const muon_plan *plan, const int *ranks, int n, int at);
 mates muon__mates_of(const muon_plan *plan, const cell_holders *h, int holder);
 /* For sorting: different mates on one node have different keys, equal ones the same. */
 uint64_t muon__mates_key(const muon_plan *plan, const mates *m);
+
+/* Could a step be shorter with results_once? Only if some holders have mates, and a node is faster inside. */
+muon_status muon__mates_pay(int *pay, const muon_plan *plan);
 
 /* The rank that receives the result for all of them, perhaps one of them; RELAY_NONE: each receives
  * its own from the owner. */
