@@ -1,5 +1,6 @@
 #include "base/memory.h"
 #include "plan/dispatch/dispatch.h"
+#include "plan/route/relays.h"
 
 #include <stdlib.h>
 
@@ -12,26 +13,61 @@ static double sent_part(const holding_row *row, int64_t own)
     return row->total > own ? (double)(row->numel - own) / (double)(row->total - own) : 0;
 }
 
+/* Seconds for a byte of a result, to and from other nodes: if it goes to a node once, holders there get
+ * most of it from each other. */
+static double far_out(const cost_model *m, const holding_row *row)
+{
+    return row->once * m->far;
+}
+
+static double far_in(const cost_model *m, const holding_row *row)
+{
+    return row->once * m->far + (1 - row->once) * m->near;
+}
+
+static double far_passed(const cost_model *m, const holding_row *row)
+{
+    return (1 - row->once) * m->near;
+}
+
+/* To and from any rank. */
+static double mean(const cost_model *m, double near, double far)
+{
+    return m->same_node * near + (1 - m->same_node) * far;
+}
+
+/* What holders of `numel` elements send and receive for owners that could be any rank. */
+static rank_load holder_of_many(const cost_model *m, const holding_row *row, double numel,
+                                double replicas)
+{
+    double in = numel * sizeof(float), out = numel * (double)m->wire / replicas;
+    return (rank_load){.in = in * mean(m, m->near, far_in(m, row)),
+                       .out = out * m->average + in * mean(m, 0, far_passed(m, row)),
+                       .bytes = (int64_t)(in + out)};
+}
+
 static rank_load owner_of_many(const cost_model *m, const holding_row *row, int owner)
 {
     int64_t own =
         (int64_t)((double)row->shards[owner] * (double)row->numel / (double)row->param_numel);
     int64_t replicas = row->total / row->numel;
+    double in = (double)((row->numel - own) * m->wire);
+    double out = (double)(row->total - own) * sizeof(float);
     /* The base counts its own part as sent and received by it, which does not happen. */
-    int64_t in = (row->numel - own) * m->wire - own * (int64_t)sizeof(float);
-    int64_t out = (row->total - own) * (int64_t)sizeof(float) - own * m->wire / replicas;
-    return (rank_load){
-        .in = (double)in * m->average, .out = (double)out * m->average, .bytes = in + out};
+    rank_load itself = holder_of_many(m, row, (double)own, (double)replicas);
+    return (rank_load){.in = in * m->average - itself.in,
+                       .out = out * mean(m, m->near, far_out(m, row)) - itself.out,
+                       .bytes = (int64_t)(in + out) - itself.bytes};
 }
 
 /* For an owner that holds `own` elements, in a node that holds `near` of them. */
 static rank_load owner_of_few(const cost_model *m, const holding_row *row, int64_t own,
                               int64_t near)
 {
-    double seconds = (double)(near - own) * m->near + (double)(row->total - near) * m->far;
+    double inside = (double)(near - own) * m->near, outside = (double)(row->total - near);
     double in = (double)m->wire * sent_part(row, own);
-    return (rank_load){.in = in * seconds,
-                       .out = sizeof(float) * seconds,
+    return (rank_load){.in = in * (inside + outside * m->far),
+                       .out = sizeof(float) * (inside + outside * far_out(m, row)),
                        .bytes = (int64_t)((in + sizeof(float)) * (double)(row->total - own))};
 }
 
@@ -68,10 +104,13 @@ rank_load muon__cost_of_holder(const cost_model *m, size_t item, int owner, size
     int64_t own = 0;
     for (uint32_t k = 0; row->total > row->numel && k < row->n; k++)
         if (holdings[k].rank == owner) own = holdings[k].numel;
-    double each = m->node[owner] == m->node[h->rank] ? m->near : m->far;
+    int near = m->node[owner] == m->node[h->rank];
     double out = (double)(h->numel * m->wire) * sent_part(row, own);
     int64_t in = h->numel * (int64_t)sizeof(float);
-    return (rank_load){.in = (double)in * each, .out = out * each, .bytes = in + (int64_t)out};
+    return (rank_load){.in = (double)in * (near ? m->near : far_in(m, row)),
+                       .out = out * (near ? m->near : m->far) +
+                              (near ? 0 : (double)in * far_passed(m, row)),
+                       .bytes = in + (int64_t)out};
 }
 
 /* ---- Where everything is */
@@ -104,6 +143,7 @@ static size_t list_holdings(holding *out, const layout *l, const shares *s)
 typedef struct rows_maker {
     cost_model *m;
     shares shares;
+    cell_holders holders;
     size_t nholdings, capacity;
 } rows_maker;
 
@@ -118,6 +158,19 @@ static muon_status grow(rows_maker *maker)
     return MUON_OK;
 }
 
+/* As of the first cell. */
+static muon_status find_once(rows_maker *maker, holding_row *row, const layout *l)
+{
+    const cost_model *m = maker->m;
+    if (!m->plan->results_once || !muon__layout_has_replicas(l)) return MUON_OK;
+    TRY(muon__cell_holders_find(&maker->holders, l, 0));
+    int n = maker->holders.n, nodes = 0;
+    for (int at = 0; at < n; nodes++)
+        at += muon__mates_at(m->plan, maker->holders.ranks, n, at).n;
+    row->once = (double)nodes / n;
+    return MUON_OK;
+}
+
 static muon_status make_row(rows_maker *maker, holding_row *row, size_t item)
 {
     const muon_plan *plan = maker->m->plan;
@@ -126,7 +179,9 @@ static muon_status make_row(rows_maker *maker, holding_row *row, size_t item)
     int64_t numel = muon__item_numel(it);
     *row = (holding_row){.numel = numel,
                          .total = numel * muon__layout_nholders(param->layout, 0),
+                         .once = 1,
                          .param_numel = param->numel};
+    TRY(find_once(maker, row, param->layout));
     box whole;
     muon__item_box(&whole, plan, it);
     if (muon__layout_count(param->layout, &whole) > FEW_HOLDERS) return MUON_OK;
@@ -149,16 +204,14 @@ static muon_status make_row(rows_maker *maker, holding_row *row, size_t item)
 }
 
 /* What the holders of a pattern's matrices with many of them send and receive in any case. */
-static void add_base(cost_model *m, const layout *l, int64_t *shards, double part, double count)
+static void add_base(cost_model *m, const layout *l, const holding_row *row, int64_t *shards,
+                     double part)
 {
-    double replicas = muon__layout_nholders(l, 0);
     for (int r = 0; r < m->plan->nranks; r++) {
         shards[r] = muon__layout_numel_of(l, r);
-        double numel = (double)shards[r] * part * count;
-        double in = numel * sizeof(float), out = numel * (double)m->wire / replicas;
-        muon__load_add(&m->base[r], &(rank_load){.in = in * m->average,
-                                                 .out = out * m->average,
-                                                 .bytes = (int64_t)(in + out)});
+        rank_load each =
+            holder_of_many(m, row, (double)shards[r] * part, muon__layout_nholders(l, 0));
+        muon__load_add(&m->base[r], &each);
     }
 }
 
@@ -177,19 +230,21 @@ static muon_status make_rows(rows_maker *maker)
     for (size_t i = 0; i < p->n; i++) {
         uint32_t param = muon__pattern_param(p, i);
         size_t first = p->item_first[param], n = p->item_first[param + 1] - first;
+        const holding_row *last = NULL; /* of those with many holders */
         int64_t many = 0;
         for (size_t j = 0; j < n; j++) {
             if (m->plan->items[first + j].class == PLAN_IDLE) continue;
             TRY(make_row(maker, &m->rows[row + j], first + j));
             if (m->rows[row + j].n) continue;
             m->rows[row + j].shards = m->shards + i * nranks;
-            many += m->rows[row + j].numel;
+            last = &m->rows[row + j];
+            many += last->numel;
         }
         const plan_param *standing = &m->plan->params[param];
-        if (many)
-            add_base(m, standing->layout, m->shards + i * nranks,
-                     (double)many / (double)standing->numel,
-                     (double)(p->first[i + 1] - p->first[i]));
+        if (last)
+            add_base(m, standing->layout, last, m->shards + i * nranks,
+                     (double)many / (double)standing->numel *
+                         (double)(p->first[i + 1] - p->first[i]));
         for (size_t k = p->first[i]; k < p->first[i + 1]; k++)
             for (size_t j = 0; j < n; j++)
                 m->row_of[p->item_first[p->params[k]] + j] = (uint32_t)(row + j);
@@ -214,12 +269,13 @@ static muon_status make(cost_model *m)
     m->wire = muon__wire_bytes(plan);
     m->near = 1 / machine->node_bandwidth;
     m->far = 1 / machine->bandwidth;
-    double same_node =
+    m->same_node =
         machine->ranks_per_node < plan->nranks ? (double)machine->ranks_per_node / plan->nranks : 1;
-    m->average = same_node * m->near + (1 - same_node) * m->far;
+    m->average = mean(m, m->near, m->far);
     rows_maker maker = {.m = m};
     muon_status status = make_rows(&maker);
     muon__shares_destroy(&maker.shares);
+    muon__cell_holders_free(&maker.holders);
     return status;
 }
 

@@ -20,6 +20,7 @@ typedef struct holding {
 typedef struct holding_row {
     int64_t numel;
     int64_t total;         /* elements of all replicas together */
+    double once;           /* of a result that goes to other nodes, the part that an owner sends */
     uint32_t first, n;     /* its holdings, by rank; n is 0 if there are many */
     const int64_t *shards; /* many: [nranks] elements of the parameter on a rank, */
     int64_t param_numel;   /* of so many */
@@ -41,6 +42,7 @@ typedef struct cost_model {
     rank_load *base;           /* [nranks] before any owner is chosen */
     int *node;                 /* [nranks] */
     double near, far, average; /* seconds for a byte: inside a node, between nodes, to any rank */
+    double same_node;          /* of all ranks, the part that is in one's own */
     int64_t wire;
 } cost_model;
 
