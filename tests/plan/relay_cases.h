@@ -9,6 +9,7 @@
 #include "plan/route/route.h"
 
 /* For the same owner, some parts travel alone and some packed. */
+KNOWN_MODEL(few, "few", {"w", 3, 1, 96, 64});
 KNOWN_MODEL(mixed, "mixed", {"large", 24, 1, 768, 768}, {"small", 60, 1, 640, 192});
 
 typedef struct relay_case {

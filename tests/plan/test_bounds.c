@@ -108,16 +108,22 @@ static void assert_close(double got, double want, const char *what)
         fail_msg("%s: %.17g, not %.17g", what, got, want);
 }
 
-/* One matrix of 64 rows on 8 ranks in nodes of 4: an owner has 8 rows, its node 32. */
+/* One matrix of 64 rows on ranks in nodes of 4. */
+static muon_plan *plan_one_matrix(planned *c, int replicate, int fsdp)
+{
+    planned_init(c, replicate, fsdp, 1, 1);
+    planned_add(c, &(tensor_kind){"w", 1, 1, 64, 100}, 0);
+    c->config.machine =
+        (muon_machine){.flops = 1e12, .node_bandwidth = 1e6, .bandwidth = 1e3, .ranks_per_node = 4};
+    c->config.team_max = 1;
+    return planned_make(c);
+}
+
+/* On 8 ranks: an owner has 8 rows, its node 32. */
 TEST(what_crosses_nodes_takes_longer)
 {
     planned c;
-    planned_init(&c, 1, 8, 1, 1);
-    planned_add(&c, &(tensor_kind){"w", 1, 1, 64, 100}, 0);
-    c.config.machine =
-        (muon_machine){.flops = 1e12, .node_bandwidth = 1e6, .bandwidth = 1e3, .ranks_per_node = 4};
-    c.config.team_max = 1;
-    muon_plan *plan = planned_make(&c);
+    muon_plan *plan = plan_one_matrix(&c, 1, 8);
     muon_prediction p = planned_predict(plan);
     double work = plan->classes[0].flops / 1e12, messages = 8 * (2400 / 1e6 + 3200 / 1e3);
     assert_close(p.bound_work, work / 8, "work");
@@ -130,17 +136,11 @@ TEST(what_crosses_nodes_takes_longer)
     planned_free(&c);
 }
 
-/* One matrix that all of 8 ranks in nodes of 4 hold: the other node needs one copy, and all others can
- * come from near. */
+/* All of 8 ranks hold all of it: the other node needs one copy, and all others can come from near. */
 TEST(a_result_need_only_cross_once_for_a_node)
 {
     planned c;
-    planned_init(&c, 8, 1, 1, 1);
-    planned_add(&c, &(tensor_kind){"w", 1, 1, 64, 100}, 0);
-    c.config.machine =
-        (muon_machine){.flops = 1e12, .node_bandwidth = 1e6, .bandwidth = 1e3, .ranks_per_node = 4};
-    c.config.team_max = 1;
-    muon_plan *plan = planned_make(&c);
+    muon_plan *plan = plan_one_matrix(&c, 8, 1);
     muon_prediction p = planned_predict(plan);
     double work = plan->classes[0].flops / 1e12, copy = 6400 * 4;
     assert_close(p.bound_matrix, copy * (3 / 1e6 + 1 / 1e3) + work, "matrix");

@@ -98,9 +98,7 @@ TEST(results_are_direct_where_that_is_as_fast)
 TEST(a_public_route_is_direct)
 {
     planned c;
-    planned_init(&c, 8, 1, 1, 1);
-    planned_add_model(&c, &gpt2);
-    c.config.team_max = 1;
+    make_case(&c, &cases[0]);
     c.config.machine = slow_between_nodes;
     muon_plan *plan = planned_make(&c);
     assert_true(plan->results_once);
@@ -121,5 +119,31 @@ TEST(a_public_route_is_direct)
         muon_route_destroy(made);
     }
     muon_plan_destroy(plan);
+    planned_free(&c);
+}
+
+TEST(without_memory_there_is_no_plan)
+{
+    planned c;
+    make_case(&c, &(relay_case){&few, {8, 1, 1, 1}, 4, MUON_F32, 1});
+    c.config.machine = slow_between_nodes;
+    for (int64_t bound = 0; bound < 2; bound++) {
+        muon_status status = MUON_E_NOMEM;
+        int64_t failures = 0;
+        c.config.peers_max = bound ? least_peers(&c) : 0;
+        for (; status != MUON_OK; failures++) {
+            muon_plan *plan = NULL;
+            muon_prediction p;
+            muon_rank_load load;
+            testlib_allow_allocations(failures);
+            status = muon_plan_create(&plan, &c.config, c.params, c.nparams);
+            if (status == MUON_OK) status = muon_plan_predict(plan, &p, sizeof p);
+            if (status == MUON_OK) status = muon_plan_get_rank(plan, 1, &load, sizeof load);
+            testlib_allow_allocations(-1);
+            if (status != MUON_OK) assert_int_equal(status, MUON_E_NOMEM);
+            muon_plan_destroy(plan);
+        }
+        assert_true(failures > 100);
+    }
     planned_free(&c);
 }

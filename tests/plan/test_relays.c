@@ -9,7 +9,7 @@ static const relay_case cases[] = {
     {&gpt2, {1, 13, 1, 1}, 5, MUON_F32, 1},  {&gpt2, {1, 12, 1, 1}, 3, MUON_F32, 2},
     {&gpt2, {8, 1, 1, 2}, 4, MUON_F32, 1},   {&qwen3_30b, {1, 8, 4, 1}, 8, MUON_F32, 1},
     {&gpt2, {1, 96, 1, 1}, 16, MUON_F32, 1}, {&mixed, {1, 9, 1, 1}, 3, MUON_F32, 1},
-    {&mixed, {2, 8, 1, 1}, 4, MUON_BF16, 1},
+    {&mixed, {2, 8, 1, 1}, 4, MUON_BF16, 1}, {&few, {35, 2, 1, 1}, 66, MUON_F32, 1},
 };
 
 static int has_replicas(const muon_plan *plan)
@@ -78,10 +78,7 @@ TEST(no_rank_has_more_peers_and_every_message_has_two_ends)
 TEST(a_relay_gets_a_result_once)
 {
     planned c;
-    planned_init(&c, 12, 1, 1, 1);
-    planned_add_model(&c, &gpt2);
-    c.config.team_max = 1;
-    c.config.machine.ranks_per_node = 4;
+    make_case(&c, &(relay_case){&gpt2, {12, 1, 1, 1}, 4, MUON_F32, 1});
     c.config.peers_max = least_peers(&c);
     muon_plan *plan = planned_make(&c);
     route **routes = make_routes(plan);

@@ -53,6 +53,13 @@ static int64_t least_budget(fleet *f, int nranks)
     return bytes;
 }
 
+static void set(fleet *f, int in_flight, int threads, muon_dtype wire)
+{
+    f->config.in_flight = in_flight;
+    f->config.threads = threads;
+    f->config.wire = wire;
+}
+
 TEST(what_is_relayed_has_the_bits_of_one_process)
 {
     static const struct {
@@ -68,9 +75,7 @@ TEST(what_is_relayed_has_the_bits_of_one_process)
         fleet f;
         int n = cases[i].replicate * cases[i].fsdp;
         make_fleet(&f, cases[i].replicate, cases[i].fsdp, cases[i].per_node);
-        f.config.in_flight = cases[i].in_flight;
-        f.config.threads = cases[i].threads;
-        f.config.wire = cases[i].wire;
+        set(&f, cases[i].in_flight, cases[i].threads, cases[i].wire);
         f.config.peers_max = fleet_least_peers(&f, n);
         assert_true(relayed_bytes(&f, n) > 0);
         if (cases[i].tight) f.config.workspace_budget = least_budget(&f, n);
@@ -115,9 +120,7 @@ TEST(what_ranks_pass_on_has_the_bits_of_one_process)
         fleet f;
         int n = cases[i].fsdp * cases[i].replicate;
         make_mates(&f, cases[i].fsdp, cases[i].replicate, cases[i].per_node);
-        f.config.in_flight = cases[i].in_flight;
-        f.config.threads = cases[i].threads;
-        f.config.wire = cases[i].wire;
+        set(&f, cases[i].in_flight, cases[i].threads, cases[i].wire);
         f.config.team_max = f.config.team_min = cases[i].team;
         if (relayed_bytes(&f, n) == 0) fail_msg("case %zu: nobody passes on", i);
         if (cases[i].tight) use_little(&f, n);
@@ -154,30 +157,26 @@ static void step_late(int rank, const muon_comm *comm, void *arg)
     ship_destroy(&s);
 }
 
+static void check_late(fleet *f, int nranks, int in_flight)
+{
+    f->config.orthogonalize = come_late;
+    f->config.in_flight = in_flight;
+    use_little(f, nranks);
+    fleet_check_by(step_late, f, nranks, 6);
+}
+
 /* What is relayed in one wave never overtakes, nor is overtaken by, what the relay sends itself. */
 TEST(ranks_that_are_late_keep_their_messages_in_order)
 {
     for (int in_flight = 1; in_flight <= 3; in_flight++) {
         fleet f;
         make_fleet(&f, 1, 6, 3);
-        f.config.orthogonalize = come_late;
-        f.config.in_flight = in_flight;
         f.config.peers_max = fleet_least_peers(&f, 6);
-        f.config.workspace_budget = least_budget(&f, 6);
-        assert_true(relayed_bytes(&f, 6) > 0);
-        fleet_check_by(step_late, &f, 6, 6);
-    }
-}
-
-TEST(ranks_that_are_late_pass_results_on_in_order)
-{
-    for (int in_flight = 1; in_flight <= 3; in_flight++) {
-        fleet f;
+        check_late(&f, 6, in_flight);
         make_mates(&f, 2, 4, 4);
-        f.config.orthogonalize = come_late;
-        f.config.in_flight = in_flight;
-        use_little(&f, 8);
-        fleet_check_by(step_late, &f, 8, 6);
+        check_late(&f, 8, in_flight);
+        make_mates(&f, 1, 6, 3);
+        check_late(&f, 6, in_flight);
     }
 }
 

@@ -130,6 +130,7 @@ class DeviceEngine:
         self._make_state()
         # It multiplies whole matrices: what members of a team would exchange is in no route.
         # Messages are collectives of torch, which has its own connections: nothing to relay.
+        # Where the plan has ranks of a node pass results on, the route is direct all the same.
         config = {**self._config, "nranks": self._ranks, "team_max": 1, "peers_max": 0}
         if self._device.type != "cpu":
             config.setdefault("machine", _MACHINE)

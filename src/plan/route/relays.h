@@ -1,10 +1,10 @@
 /* relays.h - which messages go through a rank between their ends: so that no rank has more peers than
  * config.peers_max, or because a result that several ranks of a node need gets there sooner.
  *
- * For the first reason: between a node and an owner on another node, either every holder of the node exchanges messages with
- * the owner, or one rank of the node does so for all of them. That relay is the rank with the owner's
- * number inside its node. So the ranks of a node share the work, and if everything is relayed, a rank's
- * peers are its node mates and the ranks with its number on other nodes.
+ * For the first reason: between a node and an owner on another node, either every holder of the node
+ * exchanges messages with the owner, or one rank of the node does so for all of them. That relay is the
+ * rank with the owner's number inside its node. So the ranks of a node share the work, and if everything
+ * is relayed, a rank's peers are its node mates and the ranks with its number on other nodes.
  *
  * For the second, where plan->results_once: the holders of a cell on one node take turns, by the owner's
  * number, in getting a result from another node and passing it on. So a relay has a replica itself, nothing
