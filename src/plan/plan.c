@@ -39,9 +39,11 @@ static int fair_threads(const muon_comm *comm)
     return threads > 1 ? threads : 1;
 }
 
+/* Matrices times ranks. */
 enum {
-    MOST_COMPARED = 1 << 16
-}; /* matrices times ranks: a larger plan takes the search's word for it */
+    MOST_COMPARED = 1 << 16,    /* a larger plan takes the word of the search for teams */
+    MOST_TRIED_DIRECT = 1 << 20 /* a larger one does not try both ways for results */
+};
 
 /* Times a step with direct messages. */
 static const double WORTH_A_HOP = 0.99;
@@ -128,13 +130,14 @@ static muon_status distribute_teams(muon_plan *plan)
 }
 
 /* Results go to a node once only if that is predicted to make the step shorter: direct messages have
- * nobody to wait for between their ends. */
+ * nobody to wait for between their ends. A large plan takes it for granted, to be made in time. */
 static muon_status distribute_best(muon_plan *plan)
 {
     const muon_config config = plan->config;
     TRY(muon__mates_pay(&plan->results_once, plan));
     muon_status status = distribute_teams(plan);
     if (!plan->results_once || (status != MUON_OK && status != MUON_E_BUDGET)) return status;
+    if (status == MUON_OK && plan->cost.matrices * plan->nranks > MOST_TRIED_DIRECT) return MUON_OK;
     muon_plan direct;
     TRY(start_over(&direct, plan, &config));
     direct.results_once = 0;

@@ -24,6 +24,7 @@ time        * predicted, * x the lower bound of * (*) (glob)
 balance     the busiest rank works * x the mean; most matrices on a rank: * (glob)
 bytes       * sent and received by a rank at most, * on average; padding 0 B (glob)
 messages    * of the busiest rank, which is rank * (glob)
+relays      * are passed on by a rank on their way (glob)
 memory      * of workspace on a rank at most; * of state on rank 0 (glob)
 plan        * wave*, hash ????????????????, made in * (glob)
 
