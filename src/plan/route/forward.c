@@ -144,15 +144,13 @@ static int64_t bytes_in(const route_messages *m, size_t wave)
     return bytes;
 }
 
-/* Behind what the wave has in the buffer already, which is a list's or nothing. Sorted for owners. Returns
- * what a wave has at most. */
-static int64_t lay_out(relay *f, const parcels *p, const route_messages *before)
+/* Behind what the wave has in the buffer already. Sorted for owners. Returns what a wave has at most. */
+static int64_t lay_out(relay *f, const parcels *p, const route_messages *buffer)
 {
     int64_t used = 0, most = 0;
     for (size_t i = 0; i < p->n; i++) {
         parcel *at = &p->all[i];
-        if (i == 0 || at->wave != p->all[i - 1].wave)
-            used = before ? bytes_in(before, at->wave) : 0;
+        if (i == 0 || at->wave != p->all[i - 1].wave) used = bytes_in(buffer, at->wave);
         at->offset = f->offsets[at->number] = used;
         if (at->own) at->own->take = used / (int64_t)sizeof(float);
         used += at->bytes;
@@ -188,13 +186,12 @@ static muon_status make_lists(relay *f, int way)
 {
     parcels *owners = &f->owners[way], *holders = &f->holders[way];
     route_messages *messages = f->r->messages;
-    route_messages *before = way == GATHER ? NULL : &messages[SCATTER_RECEIVE];
+    route_messages *buffer = &messages[way == GATHER ? RELAY_GATHER_IN : SCATTER_RECEIVE];
     if (owners->n == 0) return MUON_OK;
     TRY(CALLOC(&f->offsets, owners->n, "messages"));
     qsort(owners->all, owners->n, sizeof *owners->all, for_owners);
-    int64_t room = lay_out(f, owners, before);
-    int64_t *most = before ? &before->room : &messages[RELAY_GATHER_IN].room;
-    if (room > *most) *most = room;
+    int64_t room = lay_out(f, owners, buffer);
+    if (room > buffer->room) buffer->room = room;
     for (size_t i = 0; i < holders->n; i++)
         holders->all[i].offset = f->offsets[holders->all[i].number];
     free(f->offsets);
