@@ -47,7 +47,7 @@ static const option options[] = {
     {SHAPE("experts", o.experts), .help = "experts per layer; 0: dense"},
     {SHAPE("top-k", o.top_k), .help = "experts per token"},
     {SHAPE("expert-hidden", o.expert_hidden), .help = "width of an expert"},
-    {FLAG("list", o.list), .help = "print the named models"},
+    {FLAG("list", o.list), .help = "print the named models and the variants"},
 
     {OPTION_FILE("data", o.settings.data, "any file; its last tenth is used for validation"),
      .standard = "libmuon's own sources and documentation, built in"},
@@ -61,8 +61,13 @@ static const option options[] = {
 
     {TEXT("optimizer", "NAME", o.optimizer),
      .help = "muon (with AdamW for embedding, head and norms) or adamw", .standard = "muon"},
+    {TEXT("variant", "NAME", o.variant),
+     .help = "of Muon: normuon, normuon-long, adamuon, muoneq, muon-plus, polargrad, cautious, "
+             "nanochat, or lion (Lion in the place of AdamW, at 0.4 times its "
+             "learning rate); --list explains them"},
     {TEXT("compare", "NAME", o.compare),
-     .help = "then train the same model with this optimizer, and report both"},
+     .help = "then train the same model with this optimizer (muon, adamw or a variant), and "
+             "report both"},
     {NUMBER("lr", o.settings.optimizer.lr, 0, 1e6), .help = "learning rate of Muon's matrices",
      .standard = "0.01"},
     {NUMBER("adamw-lr", o.settings.optimizer.adamw_lr, 0, 1e6),
@@ -156,6 +161,7 @@ const command cmd_train = {
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl train --compare adamw --out run\n"
+               "  muonctl train --variant normuon --compare muon\n"
                "  muonctl train --data book.txt --model medium --steps 1000 --prompt 'Once '\n"
                "  mpirun -n 4 muonctl train --model moe --mesh fsdp=2,ep=2\n"
                "  muonctl train --save checkpoints --save-every 50 --keep 3 --resume",

@@ -106,27 +106,72 @@ int train_options_list(void)
                attention_names[c.attention]);
         model_destroy(m);
     }
+    printf("\n%-14swhat it changes in Muon\n", "variant");
+    const train_variant *v;
+    for (size_t i = 0; (v = train_variant_at(i)); i++)
+        printf("%-14s%s\n", v->name, v->help);
     return CLI_DONE;
 }
 
 /* ---- the rest ----------------------------------------------------------------------------------- */
 
-static int find_optimizer(const char *where, const char *name, int *is_muon)
+static int find_optimizer(train_choice *out, const char *name)
 {
-    *is_muon = strcmp(name, "muon") == 0;
-    if (*is_muon || strcmp(name, "adamw") == 0) return CLI_DONE;
-    return cli_misuse("--%s: unknown optimizer '%s'; optimizers: muon, adamw", where, name);
+    *out = (train_choice){.muon = strcmp(name, "muon") == 0};
+    return out->muon || strcmp(name, "adamw") == 0;
+}
+
+static int find_variant(train_choice *out, const char *name)
+{
+    *out = (train_choice){.muon = 1, .variant = train_variant_named(name)};
+    return out->variant != NULL;
+}
+
+/* `more`: names that are also known. */
+static int fail_name(const char *where, const char *what, const char *name, const char *const *more)
+{
+    const train_variant *v;
+    names_nearest nearest;
+    names_start(&nearest, name);
+    for (; *more; more++)
+        names_offer(&nearest, *more);
+    for (size_t i = 0; (v = train_variant_at(i)); i++)
+        names_offer(&nearest, v->name);
+    return cli_misuse("--%s: unknown %s '%s'; known: %s%s", where, what, name, nearest.known,
+                      names_hint(&nearest));
+}
+
+static int resolve_first(train_options *o, train_choice *first)
+{
+    static const char *const no_others[] = {NULL};
+    if (!find_optimizer(first, o->optimizer))
+        return cli_misuse("--optimizer: unknown optimizer '%s'; optimizers: muon, adamw",
+                          o->optimizer);
+    if (!o->variant) return CLI_DONE;
+    if (!first->muon) return cli_misuse("--variant: needs --optimizer muon");
+    if (!find_variant(first, o->variant))
+        return fail_name("variant", "variant", o->variant, no_others);
+    return CLI_DONE;
 }
 
 static int resolve_optimizers(train_options *o)
 {
-    int other = 0;
-    DO(find_optimizer("optimizer", o->optimizer, &o->settings.optimizer.muon));
+    static const char *const plain[] = {"muon", "adamw", NULL};
+    train_choice first;
+    DO(resolve_first(o, &first));
+    train_choice_set(&o->settings.optimizer, &first);
     if (!o->compare) return CLI_DONE;
-    DO(find_optimizer("compare", o->compare, &other));
-    if (other == o->settings.optimizer.muon)
+    if (!find_optimizer(&o->other, o->compare) && !find_variant(&o->other, o->compare))
+        return fail_name("compare", "optimizer", o->compare, plain);
+    if (o->other.muon == first.muon && o->other.variant == first.variant)
         return cli_misuse("--compare: the run already uses %s", o->compare);
     return CLI_DONE;
+}
+
+void train_choice_set(optimizer_settings *settings, const train_choice *choice)
+{
+    settings->muon = choice->muon;
+    settings->variant = choice->variant;
 }
 
 /* The axes are those of `muonctl plan`. */

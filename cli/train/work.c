@@ -238,10 +238,10 @@ static int run_once(session *s, const train_settings *settings)
 }
 
 /* One of two: each has checkpoints of its own, in a directory of its optimizer's name. */
-static int run_beside(session *s, train_settings settings, const char *name)
+static int run_beside(session *s, train_settings settings)
 {
     const char *dir = settings.saving.dir;
-    char *inside = dir ? cli_format("%s/%s", dir, name) : NULL;
+    char *inside = dir ? cli_format("%s/%s", dir, optimizer_name(&settings.optimizer)) : NULL;
     settings.saving.dir = inside;
     int code = run_once(s, &settings);
     free(inside);
@@ -256,19 +256,20 @@ static int run_all(session *s)
     settings.log = show_log;
     settings.log_user = s;
     if (!o->compare) return run_once(s, &settings);
-    DO(run_beside(s, settings, o->optimizer));
+    DO(run_beside(s, settings));
     if (s->records[0].interrupted) return CLI_DONE;
-    settings.optimizer.muon = !settings.optimizer.muon;
-    return run_beside(s, settings, o->compare);
+    train_choice_set(&settings.optimizer, &o->other);
+    return run_beside(s, settings);
 }
 
 /* ---- results --------------------------------------------------------------------------- */
 
-static void print_run(const train_record *r)
+static void print_run(const train_record *r, int width)
 {
     double tokens = (double)r->tokens_per_step * (double)r->totals.steps;
     double validation = r->validations[r->nvalidations - 1].loss, best = r->best.loss;
-    printf("%-6s%7lld%8lld", r->label, (long long)train_record_done(r), (long long)r->skipped);
+    printf("%-*s%7lld%8lld", width, r->label, (long long)train_record_done(r),
+           (long long)r->skipped);
     if (r->nsteps == 0) { /* all of them were taken before */
         printf("%10s%12.4f%10.4f%11s%12s%8s\n", "-", validation, best, "-", "-", "-");
         return;
@@ -280,11 +281,13 @@ static void print_run(const train_record *r)
 
 static void print_results(const session *s)
 {
-    const char *const columns = "run     steps skipped      loss  validation      best   tokens/s"
-                                "   optimizer    time";
-    puts(columns);
+    int width = 6;
     for (size_t i = 0; i < s->nrecords; i++)
-        print_run(&s->records[i]);
+        if ((int)strlen(s->records[i].label) > width) width = (int)strlen(s->records[i].label);
+    printf("%-*s  steps skipped      loss  validation      best   tokens/s   optimizer    time\n",
+           width, "run");
+    for (size_t i = 0; i < s->nrecords; i++)
+        print_run(&s->records[i], width);
     for (size_t i = 0; i < s->nrecords; i++)
         if (s->records[i].sample)
             printf("\n%s writes:\n%s\n", s->records[i].label, s->records[i].sample);

@@ -64,6 +64,36 @@ run
 AdamW 
 Muon  
 
+# A variant of Muon on the same data, and against plain Muon; the result has its name.
+$ small --steps 3 --sample 0 --quiet --variant normuon --compare muon --metrics both.jsonl --report both.html | cut -c1-22
+run      steps skipped
+NorMuon      3       0
+Muon         3       0
+
+wrote both.jsonl
+wrote both.html
+$ grep -o '"run":"[A-Za-z]*"' both.jsonl | uniq -c | tr -s ' '
+ 3 "run":"NorMuon"
+ 3 "run":"Muon"
+$ grep '"step":1,' both.jsonl | grep -o '"loss":[^,]*' | uniq | wc -l | tr -d ' '
+1
+$ grep -o '"label":"[A-Za-z]*"\|"optimizer":"[a-z]*"' both.html | sort -u
+"label":"Muon"
+"label":"NorMuon"
+"optimizer":"muon"
+"optimizer":"normuon"
+$ small --steps 2 --sample 0 --quiet --compare lion --save two | cut -c1-9; ls two
+run      
+Muon     
+Muon-Lion
+lion
+muon
+$ small --steps 2 --sample 0 --variant nanochat 2>&1 | head -1 | cut -d, -f1
+nanochat: tiny
+
+# Every variant can be trained; the help, the man page and training.md know it.
+$ for v in $(muonctl train --list | sed '1,/^variant/d; s/ .*//'); do small --steps 2 --sample 0 --quiet --variant $v >table || echo "$v fails"; for text in "$(muonctl train --help)" "$(sed 's/\\//g' $DOCS/muonctl.1)" "$(cat $DOCS/training.md)"; do echo "$text" | grep -qw -- "$v" || echo "$v is not everywhere"; done; done
+
 # Experts and latent attention, from a file over a named size.
 $ echo '{"layers": 2, "width": 32, "hidden": 48, "context": 16, "heads": 2, "kv_heads": 2, "experts": 4, "top_k": 2, "expert_hidden": 16, "shared_hidden": 0, "dense_layers": 0}' >moe.json
 $ muonctl train --model moe --model-file moe.json --data text --steps 2 --batch 4 --sample 0 2>&1 | head -1

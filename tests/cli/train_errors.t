@@ -52,6 +52,26 @@ $ small --data text --compare muon
 2> muonctl: train: --compare: the run already uses muon
 2> try: muonctl train --help
 ? 2
+$ small --data text --variant normoun
+2> muonctl: train: --variant: unknown variant 'normoun'; known: normuon, normuon-long, adamuon, muoneq, muon-plus, polargrad, cautious, nanochat, lion; did you mean 'normuon'?
+2> try: muonctl train --help
+? 2
+$ small --data text --variant muon
+2> muonctl: train: --variant: unknown variant 'muon'; known: * (glob)
+2> try: muonctl train --help
+? 2
+$ small --data text --compare adaw
+2> muonctl: train: --compare: unknown optimizer 'adaw'; known: muon, adamw, normuon, * (glob)
+2> try: muonctl train --help
+? 2
+$ small --data text --optimizer adamw --variant normuon
+2> muonctl: train: --variant: needs --optimizer muon
+2> try: muonctl train --help
+? 2
+$ small --data text --variant normuon --compare normuon
+2> muonctl: train: --compare: the run already uses normuon
+2> try: muonctl train --help
+? 2
 $ small --data text --warmup 0.7 --decay 0.5
 2> muonctl: train: schedule: warmup 0.7 and decay 0.5 are parts of the run, together at most 1
 2> try: muonctl train --help

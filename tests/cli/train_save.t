@@ -117,6 +117,14 @@ muonctl: train: hurt/step-00000006: does not fit this run: experts is 0 there an
 $ small --steps 9 --save hurt --resume --optimizer adamw
 2> muonctl: train: hurt/step-00000006: does not fit this run: optimizer is muon there and adamw here
 ? 1
+$ small --steps 9 --save hurt --resume --variant cautious
+2> muonctl: train: hurt/step-00000006: does not fit this run: optimizer is muon there and cautious here
+? 1
+$ small --steps 2 --save rows --variant normuon --quiet >table; small --steps 4 --save rows --resume --quiet
+2> muonctl: train: rows/step-00000002: does not fit this run: optimizer is normuon there and muon here
+? 1
+$ small --steps 4 --save rows --resume --variant normuon 2>&1 | grep '^[A-Z][A-Za-z]*: resumed'
+NorMuon: resumed after step 2, from rows/step-00000002
 $ small --from none
 2> muonctl: train: none: there is no checkpoint, and no such directory
 ? 1

@@ -100,51 +100,59 @@ TEST(a_stopped_run_goes_on_with_the_same_bits_on_any_ranks)
     static const struct {
         const char *name;
         const model_config *model;
-        int muon, async;
+        const char *optimizer;
+        int async;
         layout before, after;
     } cases[] = {
-        {"dense, 1 to 1", &dense, 1, 0, {.ranks = 1}, {.ranks = 1}},
-        {"dense, 1 to 2", &dense, 1, 0, {.ranks = 1, .threads = 2}, {.ranks = 2}},
+        {"dense, 1 to 1", &dense, "muon", 0, {.ranks = 1}, {.ranks = 1}},
+        {"dense, 1 to 2", &dense, "muon", 0, {.ranks = 1, .threads = 2}, {.ranks = 2}},
         {"dense, 2 to 4",
          &dense,
-         1,
+         "muon",
          0,
          {.ranks = 2},
          {.ranks = 4, .replicate = 2, .fsdp = 2, .ep = 1}},
-        {"dense, 4 to 1", &dense, 1, 1, {.ranks = 4}, {.ranks = 1}},
-        {"dense, AdamW, 2 to 1", &dense, 0, 0, {.ranks = 2}, {.ranks = 1}},
+        {"dense, 4 to 1", &dense, "muon", 1, {.ranks = 4}, {.ranks = 1}},
+        {"dense, AdamW, 2 to 1", &dense, "adamw", 0, {.ranks = 2}, {.ranks = 1}},
         {"experts, 4 to 2",
          &experts,
-         1,
+         "muon",
          0,
          {.ranks = 4, .replicate = 1, .fsdp = 2, .ep = 2},
          {.ranks = 2, .replicate = 1, .fsdp = 1, .ep = 2}},
         {"experts, 2 to 8",
          &experts,
-         1,
+         "muon",
          1,
          {.ranks = 2, .replicate = 2, .fsdp = 1, .ep = 1},
          {.ranks = 8, .replicate = 2, .fsdp = 2, .ep = 2}},
         {"latent, 8 to 4",
          &latent,
-         1,
+         "muon",
          0,
          {.ranks = 8},
          {.ranks = 4, .replicate = 4, .fsdp = 1, .ep = 1}},
-        {"dense, offloaded, then not", &dense, 1, 0, {.ranks = 1, .budget = BUDGET}, {.ranks = 2}},
-        {"dense, then offloaded", &dense, 1, 1, {.ranks = 2}, {.ranks = 1, .budget = BUDGET}},
+        {"dense, offloaded, then not",
+         &dense,
+         "muon",
+         0,
+         {.ranks = 1, .budget = BUDGET},
+         {.ranks = 2}},
+        {"dense, then offloaded", &dense, "muon", 1, {.ranks = 2}, {.ranks = 1, .budget = BUDGET}},
         {"experts, offloaded",
          &experts,
-         1,
+         "muon",
          1,
          {.ranks = 2, .budget = BUDGET},
          {.ranks = 4, .budget = BUDGET}},
+        {"experts, NorMuon, 2 to 4", &experts, "normuon", 0, {.ranks = 2}, {.ranks = 4}},
+        {"dense, Lion, 1 to 2", &dense, "lion", 0, {.ranks = 1}, {.ranks = 2}},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         place here = place_of("here"), other = place_of("other");
         train_settings s = settings_of(cases[i].model, 8);
         s.deterministic = 1;
-        s.optimizer.muon = cases[i].muon;
+        choose_optimizer(&s, cases[i].optimizer);
         s.optimizer.qk_clip = 0.05; /* below every logit: QK-clip takes part */
         s.saving = (train_saving){.dir = other.path};
         part *whole = run_part(1, &s, TO_ITS_END);

@@ -96,6 +96,11 @@ TEST(another_model_is_refused_with_both_values)
     other.optimizer.muon = 0;
     refuse(&other, MUON_E_VALUE, "optimizer is muon there and adamw here");
     other = s;
+    other.optimizer.variant = train_variant_named("cautious"); /* adds no state */
+    refuse(&other, MUON_E_VALUE, "optimizer is muon there and cautious here");
+    other.optimizer.variant = train_variant_named("normuon");
+    refuse(&other, MUON_E_VALUE, "optimizer is muon there and normuon here");
+    other = s;
     other.schedule.steps = 3;
     refuse(&other, MUON_E_VALUE, "the run is already at step 4, and only 3 steps are requested");
 }

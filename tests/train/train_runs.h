@@ -79,6 +79,13 @@ static inline train_settings settings_of(const model_config *config, int steps)
     return s;
 }
 
+/* "muon", "adamw", or a variant of Muon. */
+static inline void choose_optimizer(train_settings *s, const char *name)
+{
+    s->optimizer.muon = strcmp(name, "adamw") != 0;
+    s->optimizer.variant = train_variant_named(name);
+}
+
 /* ---- a run and what it leaves ------------------------------------------------------------------- */
 
 typedef struct outcome {

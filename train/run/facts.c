@@ -122,7 +122,7 @@ static muon_status add_settings(facts *f, const train_run *run)
     TRY(add(f, FACT_IGNORED, "train.model", "%s", s->model_name));
     TRY(add(f, FACT_SAME, "train.attention", "%s",
             s->model.attention == MODEL_MLA ? "mla" : "gqa"));
-    TRY(add(f, FACT_SAME, "train.optimizer", "%s", s->optimizer.muon ? "muon" : "adamw"));
+    TRY(add(f, FACT_SAME, "train.optimizer", "%s", optimizer_name(&s->optimizer)));
     TRY(add_rows(f, s));
     TRY(add(f, FACT_IGNORED, "train.data", "%s", run->text.name));
     TRY(add(f, FACT_NOTED, "train.text", "%lld bytes (hash %016llx)",

@@ -30,9 +30,23 @@ muon_status optimizer_fit_mesh(optimizer_settings *settings, int nranks)
     return MUON_OK;
 }
 
+/* ---- names ------------------------------------------------------------------------------------ */
+
+const char *optimizer_label(const optimizer_settings *settings)
+{
+    if (!settings->muon) return "AdamW";
+    return settings->variant ? settings->variant->label : "Muon";
+}
+
+const char *optimizer_name(const optimizer_settings *settings)
+{
+    if (!settings->muon) return "adamw";
+    return settings->variant ? settings->variant->name : "muon";
+}
+
 /* ---- what libmuon is told -------------------------------------------------------------------- */
 
-static void describe_groups(muon_group *groups, const optimizer_settings *settings)
+static muon_status describe_groups(muon_group *groups, const optimizer_settings *settings)
 {
     static const char *const names[NGROUPS] = {"matrices", "tables", "vectors"};
     for (int i = 0; i < NGROUPS; i++) {
@@ -43,10 +57,13 @@ static void describe_groups(muon_group *groups, const optimizer_settings *settin
         groups[i].weight_decay = settings->weight_decay;
     }
     groups[VECTORS].weight_decay = 0;
-    if (!settings->muon) return;
+    if (!settings->muon) return MUON_OK;
     groups[MATRICES].rule = MUON_RULE_MUON;
     groups[MATRICES].lr = settings->lr;
     groups[MATRICES].momentum = settings->momentum;
+    for (int i = 0; i < NGROUPS; i++)
+        TRY(train_variant_apply(settings->variant, &groups[i]));
+    return MUON_OK;
 }
 
 static void describe_param(muon_param *param, const model_tensor *tensor)
@@ -111,7 +128,7 @@ muon_status optimizer_open(optimizer *o, const muon_comm *comm)
     muon_group groups[NGROUPS];
     muon_mesh mesh;
     muon_config config;
-    describe_groups(groups, settings);
+    TRY(describe_groups(groups, settings));
     describe_mesh(&mesh, settings);
     muon_config_init(&config, sizeof config);
     config.groups = groups;
@@ -139,7 +156,7 @@ muon_status optimizer_restore(optimizer *o)
 {
     const optimizer_settings *settings = &o->settings;
     muon_group groups[NGROUPS];
-    describe_groups(groups, settings);
+    TRY(describe_groups(groups, settings));
     for (size_t i = 0; i < NGROUPS; i++)
         TRY(muon_opt_set_group(o->opt, i, &groups[i]));
     TRY(muon_opt_set_clip_norm(o->opt, settings->clip_norm));
@@ -162,6 +179,8 @@ double optimizer_lr(const optimizer *o)
 muon_status optimizer_set_factor(optimizer *o, double factor)
 {
     TRY(muon_opt_set_lr(o->opt, MATRICES, optimizer_lr(o) * factor));
-    TRY(muon_opt_set_lr(o->opt, TABLES, o->settings.adamw_lr * factor));
-    return muon_opt_set_lr(o->opt, VECTORS, o->settings.adamw_lr * factor);
+    double rest = o->settings.adamw_lr * factor;
+    if (o->settings.muon) rest *= train_variant_rest_lr(o->settings.variant);
+    TRY(muon_opt_set_lr(o->opt, TABLES, rest));
+    return muon_opt_set_lr(o->opt, VECTORS, rest);
 }

@@ -1,17 +1,19 @@
 /* optimizer.h - libmuon's optimizer for the tensors of a model.
  *
  * Matrices go to Muon; embedding, head and routers to AdamW; norms to AdamW without weight decay. In a
- * run without Muon the matrices are AdamW's too. Ranks are a mesh of three axes: tensors are cut along
+ * run without Muon the matrices are AdamW's too. A variant of Muon changes the rule of some of them. Ranks are a mesh of three axes: tensors are cut along
  * their rows by fsdp and ep together, experts are dealt out by ep and each cut by fsdp, and replicate
  * has copies. */
 #ifndef TRAIN_RUN_OPTIMIZER_H
 #define TRAIN_RUN_OPTIMIZER_H
 
 #include "train/model/model.h"
+#include "train/run/variants.h"
 
 typedef struct optimizer_settings {
-    int muon;            /* 0: AdamW for all */
-    double lr, adamw_lr; /* of Muon's matrices; of all that is AdamW's */
+    int muon;                     /* 0: AdamW for all */
+    const train_variant *variant; /* of Muon; NULL: none */
+    double lr, adamw_lr;          /* of Muon's matrices; of all that is AdamW's */
     double weight_decay, momentum;
     double clip_norm;        /* 0: off */
     double qk_clip;          /* threshold; 0: logits are only watched */
@@ -33,6 +35,10 @@ typedef struct optimizer {
     size_t nattention;
     optimizer_settings settings;
 } optimizer;
+
+/* What people and checkpoints call it: "Muon" and "muon", or those of the variant. */
+const char *optimizer_label(const optimizer_settings *settings);
+const char *optimizer_name(const optimizer_settings *settings);
 
 /* All of it but opt, which is made by optimizer_open. */
 muon_status optimizer_describe(optimizer *o, const model *m, const optimizer_settings *settings);

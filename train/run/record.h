@@ -65,7 +65,7 @@ typedef struct train_totals { /* of all steps that this run has taken */
 } train_totals;
 
 typedef struct train_record {
-    const char *label; /* "Muon", "AdamW" */
+    const char *label; /* "Muon", "AdamW", "NorMuon" */
     char *description; /* one line: model, data, ranks, settings */
     char *machine;     /* one line: the CPU, and what multiplies */
     facts settings;

@@ -153,7 +153,7 @@ static muon_status start_record(train_run *run)
 {
     const train_settings *s = &run->settings;
     TRY(train_record_create(run->record, s->schedule.steps, run->size));
-    run->record->label = s->optimizer.muon ? "Muon" : "AdamW";
+    run->record->label = optimizer_label(&s->optimizer);
     run->record->parameters = model_numel(run->model);
     run->record->tokens_per_step = (int64_t)s->batch * s->model.context;
     run->record->threads = s->threads;
