@@ -7,6 +7,7 @@
 
 #include "cli/core/compute.h"
 #include "muon/plan.h"
+#include "train/run/variants.h"
 
 typedef struct bench_sample {
     double seconds;
@@ -85,6 +86,24 @@ typedef struct bench_weights {
  * means, corrected for their start, are the gradient and its square, whatever the betas. */
 int bench_check_adamw(const float *weight, const float *grad, const bench_weights *start,
                       const muon_group *group, int steps, const char *what);
+/* The same for Lion, which then moves every weight by its learning rate. */
+int bench_check_lion(const float *weight, const float *grad, const bench_weights *start,
+                     const muon_group *group, int steps, const char *what);
+
+/* A matrix of a Muon group after steps with the same gradient in every one. */
+typedef struct bench_replay {
+    const muon_group *group;
+    double factor; /* on its learning rate */
+    int64_t rows, cols;
+    const float *grad, *weight;
+    const float *start; /* weights before the first step */
+    int steps;
+    const char *what; /* for the message */
+} bench_replay;
+
+/* Whether the group's rule, variants and all, gets from start to weight: everything but the
+ * orthogonalization, which is the library's own, is done again in double. */
+int bench_replay_check(const bench_replay *r);
 
 /* ---- models ------------------------------------------------------------------------------------- */
 
@@ -103,16 +122,24 @@ typedef struct bench_params {
     muon_group groups[BENCH_NGROUPS];
     muon_param *params;
     char **names;
+    struct plan_case *planned; /* has params and names, if it is not NULL */
     size_t count;
 } bench_params;
 
 void bench_params_create(bench_params *p, const model *m);
 void bench_params_destroy(bench_params *p);
+/* The experts of the first layer of a model of `muonctl plan`; a part of creating and destroying. */
+void bench_params_experts(bench_params *p, const char *name);
+void bench_params_forget(bench_params *p);
 int64_t bench_params_numel(const muon_param *param);
 
 /* An optimizer over them: whole, or with every tensor cut on its first dim over the ranks of comm. */
 int bench_params_optimizer(bench_params *p, muon_opt **out, const compute *how,
                            const muon_comm *comm);
+
+/* A step over them, as problem step: has it; variant NULL: plain Muon. */
+int bench_step_create(bench_problem **out, const model *m, const train_variant *variant,
+                      const compute *how);
 
 /* ---- drivers of their own ----------------------------------------------------------------------- */
 
@@ -126,10 +153,11 @@ typedef struct bench_settings {
     int ranks_per_node;
 } bench_settings;
 
-/* Measures and prints. text: the problem as the user wrote it. Collective, but for offload. */
+/* Measures and prints. text: the problem as the user wrote it. Collective, but for offload and variants. */
 int bench_ranks_run(const char *text, const model *m, const bench_settings *settings);
 int bench_save_run(const char *text, const model *m, const bench_settings *settings);
 int bench_offload_run(const char *text, const model *m, const bench_settings *settings);
+int bench_variants_run(const char *text, const model *m, const bench_settings *settings);
 
 /* The same for a model of `muonctl plan`. */
 int bench_plan_check(const char *name, const bench_settings *settings);

@@ -94,6 +94,8 @@ static const struct driver {
      bench_save_run, NULL},
     {"offload", "offload:MODEL", "a step with its state in a file, against memory", 0,
      bench_offload_run, NULL},
+    {"variants", "variants:MODEL", "a step with each variant of Muon, against plain Muon", 0,
+     bench_variants_run, NULL},
     {"plan", "plan:MODEL", "a step on all ranks, against what 'muonctl plan' predicts", 1, NULL,
      bench_plan_run},
 };
@@ -290,9 +292,11 @@ const command cmd_bench = {
         "kernels. The timed results are verified; a wrong one ends the run with exit code 1. Under "
         "mpirun, ranks:MODEL compares a step on all ranks with the same step on one of them, "
         "save:MODEL a checkpoint with a plain file of the same size, and offload:MODEL a step "
-        "whose state is in a file with one whose state is in memory. plan:MODEL measures the "
-        "machine, predicts a step for it as 'muonctl plan' does, and measures the step. These four "
-        "have their own keys. Without PROBLEM, a standard list is run; --list prints it.",
+        "whose state is in a file with one whose state is in memory. variants:MODEL compares a "
+        "step with each variant of 'muonctl train --list' with one of plain Muon. plan:MODEL "
+        "measures the machine, predicts a step for it as 'muonctl plan' does, and measures the "
+        "step. These five have their own keys. Without PROBLEM, a standard list is run; --list "
+        "prints it.",
     .options = options,
     .noptions = sizeof options / sizeof options[0],
     .example = "  muonctl bench ns:1024x4096 ns:64x192x512 adamw:50M step:gpt2-124m\n"

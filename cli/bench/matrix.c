@@ -241,3 +241,16 @@ int bench_check_adamw(const float *weight, const float *grad, const bench_weight
     }
     return CLI_DONE;
 }
+
+int bench_check_lion(const float *weight, const float *grad, const bench_weights *start,
+                     const muon_group *group, int steps, const char *what)
+{
+    double power, sum;
+    bench_decay(group, steps, &power, &sum);
+    for (int64_t i = 0; i < start->n; i++) {
+        double w = power * (double)(start->scale * bench_value(start->seed, (uint64_t)i));
+        double change = grad[i] == 0 ? 0 : copysign(group->lr * sum, (double)grad[i]);
+        DO(bench_check_near((double)weight[i], w - change, fabs(w) + fabs(change), steps, what, i));
+    }
+    return CLI_DONE;
+}

@@ -9,12 +9,14 @@ struct model {
     const char *name;
     int layers;
     int64_t width, vocabulary, context;
+    const char *planned; /* or the experts of a layer of this model of `muonctl plan` */
 };
 
 static const model models[] = {
-    {"gpt2-124m", 12, 768, 50257, 1024},
-    {"gpt2-350m", 24, 1024, 50257, 1024},
-    {"gpt2-tiny", 2, 64, 512, 128},
+    {"gpt2-124m", 12, 768, 50257, 1024, NULL},
+    {"gpt2-350m", 24, 1024, 50257, 1024, NULL},
+    {"gpt2-tiny", 2, 64, 512, 128, NULL},
+    {.name = "qwen3-30b-layer", .planned = "qwen3-30b-a3b"},
 };
 
 /* The tensors of GPT-2, the way torch stores them (out, in); dims in widths. */
@@ -71,14 +73,23 @@ static void add_param(bench_params *p, const model *m, const layout *tensor, int
     param->group = tensor->ndim == 2 && tensor->per_layer ? BENCH_MUON : BENCH_ADAMW;
 }
 
-void bench_params_create(bench_params *p, const model *m)
+static void add_layers(bench_params *p, const model *m)
 {
     size_t most = NTENSORS * (size_t)m->layers;
-    *p = (bench_params){.params = cli_alloc(most, sizeof *p->params),
-                        .names = cli_alloc(most, sizeof *p->names)};
+    p->params = cli_alloc(most, sizeof *p->params);
+    p->names = cli_alloc(most, sizeof *p->names);
     for (size_t i = 0; i < NTENSORS; i++)
         for (int layer = 0; layer < (tensors[i].per_layer ? m->layers : 1); layer++)
             add_param(p, m, &tensors[i], layer);
+}
+
+void bench_params_create(bench_params *p, const model *m)
+{
+    *p = (bench_params){.count = 0};
+    if (m->planned)
+        bench_params_experts(p, m->planned);
+    else
+        add_layers(p, m);
     for (int g = 0; g < BENCH_NGROUPS; g++)
         muon_group_init(&p->groups[g], sizeof p->groups[g]);
     p->groups[BENCH_MUON].lr = 0.02;
@@ -88,10 +99,13 @@ void bench_params_create(bench_params *p, const model *m)
 
 void bench_params_destroy(bench_params *p)
 {
-    for (size_t i = 0; i < p->count; i++)
+    for (size_t i = 0; p->names && i < p->count; i++)
         free(p->names[i]);
     free(p->names);
-    free(p->params);
+    if (p->planned)
+        bench_params_forget(p);
+    else
+        free(p->params);
 }
 
 int64_t bench_params_numel(const muon_param *param)

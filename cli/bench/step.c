@@ -14,6 +14,7 @@
 typedef struct step_problem {
     bench_problem base;
     bench_params m;
+    const train_variant *variant; /* NULL: none */
     muon_opt *opt;
     muon_buffers *buffers;
     float **weights, **grads;
@@ -59,24 +60,46 @@ static int check_matrix(const step_problem *p, const muon_matrix *matrix, uint64
     return code;
 }
 
-static int check_adamw(const step_problem *p, size_t param)
+/* The same for a variant: O changes from step to step, so all of them are taken again. */
+static int check_variant(const step_problem *p, const muon_matrix *matrix)
 {
-    bench_weights start = {bench_params_numel(&p->m.params[param]), weight_seed(param),
-                           weight_scale};
-    return bench_check_adamw(p->weights[param], p->grads[param], &start, &p->m.groups[BENCH_ADAMW],
-                             p->steps, p->m.params[param].name);
+    int64_t n = matrix->rows * matrix->cols, first = matrix->row * matrix->cols;
+    float *start = tensors_alloc((size_t)n * sizeof *start);
+    for (int64_t i = 0; i < n; i++)
+        start[i] = weight_scale * bench_value(weight_seed(matrix->param), (uint64_t)(first + i));
+    bench_replay r = {.group = &p->m.groups[BENCH_MUON],
+                      .factor = matrix->factor,
+                      .rows = matrix->rows,
+                      .cols = matrix->cols,
+                      .grad = p->grads[matrix->param] + first,
+                      .weight = p->weights[matrix->param] + first,
+                      .start = start,
+                      .steps = p->steps,
+                      .what = p->m.params[matrix->param].name};
+    int code = bench_replay_check(&r);
+    free(start);
+    return code;
 }
 
-/* AdamW everywhere, and the known matrices. */
+static int check_rest(const step_problem *p, size_t param)
+{
+    const muon_group *group = &p->m.groups[BENCH_ADAMW];
+    bench_weights start = {bench_params_numel(&p->m.params[param]), weight_seed(param),
+                           weight_scale};
+    return (group->rule == MUON_RULE_LION ? bench_check_lion : bench_check_adamw)(
+        p->weights[param], p->grads[param], &start, group, p->steps, p->m.params[param].name);
+}
+
+/* What is not Muon's everywhere, and the known matrices. */
 static int verify(bench_problem *base)
 {
     const step_problem *p = (const step_problem *)base;
     for (size_t i = 0; i < p->m.count; i++)
-        if (p->m.params[i].group == BENCH_ADAMW) DO(check_adamw(p, i));
+        if (p->m.params[i].group == BENCH_ADAMW) DO(check_rest(p, i));
     for (size_t i = 0; i < muon_plan_count_matrices(muon_opt_get_plan(p->opt)); i += KNOWN_EVERY) {
         muon_matrix matrix;
         DO(get_matrix(p, i, &matrix));
-        DO(check_matrix(p, &matrix, i));
+        DO(p->variant ? check_variant(p, &matrix) : check_matrix(p, &matrix, i));
     }
     return CLI_DONE;
 }
@@ -162,16 +185,19 @@ static int check(const char *text)
     return bench_model_find(text, &found);
 }
 
-static int create(bench_problem **out, const char *text, const compute *how)
+int bench_step_create(bench_problem **out, const model *m, const train_variant *variant,
+                      const compute *how)
 {
-    const model *found = NULL;
-    DO(bench_model_find(text, &found));
     step_problem *p = cli_alloc(1, sizeof *p);
+    p->variant = variant;
     p->base =
         (bench_problem){.limit = BENCH_SGEMM, .run = run, .verify = verify, .destroy = destroy};
-    bench_params_create(&p->m, found);
+    bench_params_create(&p->m, m);
     allocate(p);
-    int code = create_optimizer(p, how);
+    int code = CLI_DONE;
+    for (int g = 0; g < BENCH_NGROUPS; g++)
+        if (train_variant_apply(variant, &p->m.groups[g]) != MUON_OK) code = cli_fail_library();
+    if (code == CLI_DONE) code = create_optimizer(p, how);
     if (code == CLI_DONE) code = fill_known_matrices(p);
     if (code == CLI_DONE)
         *out = &p->base;
@@ -180,10 +206,17 @@ static int create(bench_problem **out, const char *text, const compute *how)
     return code;
 }
 
+static int create(bench_problem **out, const char *text, const compute *how)
+{
+    const model *found = NULL;
+    DO(bench_model_find(text, &found));
+    return bench_step_create(out, found, NULL, how);
+}
+
 const bench_kind bench_step = {
     .name = "step",
     .grammar = "step:MODEL",
-    .help = "a whole step; models: gpt2-124m, gpt2-350m, gpt2-tiny",
+    .help = "a whole step; models: gpt2-124m, gpt2-350m, gpt2-tiny, qwen3-30b-layer",
     .check = check,
     .create = create,
 };

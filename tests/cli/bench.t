@@ -15,7 +15,25 @@ $ muonctl bench adamw:1M momentum:1M update:1M norm:1M --repeat 3 --min-time 0 -
 {"problem":"norm:1M",*"threads":2,"unit":"GB/s","algorithm":null,"best_of":3,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
 $ muonctl bench step:gpt2-tiny --repeat 2 --min-time 0 --threads 1
 {"problem":"step:gpt2-tiny",*"threads":1,"unit":"GFLOP/s","algorithm":null,"best_of":2,"verified":true,"cpu":*,"backend":*,"version":*,"kernels":*} (glob)
+$ muonctl bench --list | grep -o '^step:MODEL.*\|^variants:MODEL' | tr -s ' '
+step:MODEL a whole step; models: gpt2-124m, gpt2-350m, gpt2-tiny, qwen3-30b-layer
+variants:MODEL
 
+# Every variant against plain Muon; each has been verified.
+$ muonctl bench variants:gpt2-tiny --repeat 2 --min-time 0 --threads 2 | sed 's/:[0-9][0-9.e-]*,/:N,/g'
+{"problem":"variants:gpt2-tiny","variant":"normuon","threads":N,"seconds":N,"seconds_muon":N,"ratio":N,"cpu_ratio":N,"best_of":N,"verified":true}
+{"problem":"variants:gpt2-tiny","variant":"normuon-long",* (glob)
+{"problem":"variants:gpt2-tiny","variant":"adamuon",* (glob)
+{"problem":"variants:gpt2-tiny","variant":"muoneq",* (glob)
+{"problem":"variants:gpt2-tiny","variant":"muon-plus",* (glob)
+{"problem":"variants:gpt2-tiny","variant":"polargrad",* (glob)
+{"problem":"variants:gpt2-tiny","variant":"cautious",* (glob)
+{"problem":"variants:gpt2-tiny","variant":"nanochat",* (glob)
+{"problem":"variants:gpt2-tiny","variant":"lion",* (glob)
+$ muonctl bench variants:gpt2-tiny --repeat 1 --min-time 0 --table | sed 's/[0-9][0-9.]*/N/g' | head -3 | tr -s ' '
+variants:gptN-tiny: at least N turns each; at most N times as long is wanted
+ variant seconds plain Muon ratio CPU ratio
+ normuon N N N N * (glob)
 
 # A step with its state in a file has the bits of a step in memory, within its budget.
 $ muonctl bench offload:gpt2-tiny --repeat 2 --min-time 0 --threads 1 --ram-budget 400K --dir .

@@ -314,10 +314,11 @@ hardware and software: cpu, backend, version, kernels. The timed results are
 verified; a wrong one ends the run with exit code 1. Under mpirun, ranks:MODEL
 compares a step on all ranks with the same step on one of them, save:MODEL a
 checkpoint with a plain file of the same size, and offload:MODEL a step whose
-state is in a file with one whose state is in memory. plan:MODEL measures the
-machine, predicts a step for it as 'muonctl plan' does, and measures the step.
-These four have their own keys. Without PROBLEM, a standard list is run; --list
-prints it.
+state is in a file with one whose state is in memory. variants:MODEL compares a
+step with each variant of 'muonctl train --list' with one of plain Muon.
+plan:MODEL measures the machine, predicts a step for it as 'muonctl plan' does,
+and measures the step. These five have their own keys. Without PROBLEM, a
+standard list is run; --list prints it.
 
 Options:
   --repeat N            minimum number of runs of each problem; the best one
@@ -352,10 +353,11 @@ adamw:N                      AdamW on N elements (50M)
 momentum:N                   momentum of N elements
 update:N                     weights of N elements, given their update
 norm:N                       finiteness and norm of a gradient of N elements
-step:MODEL                   a whole step; models: gpt2-124m, gpt2-350m, gpt2-tiny
+step:MODEL                   a whole step; models: gpt2-124m, gpt2-350m, gpt2-tiny, qwen3-30b-layer
 ranks:MODEL                  the same on all ranks of mpirun, against one of them
 save:MODEL                   a checkpoint, saved and loaded, against one plain file
 offload:MODEL                a step with its state in a file, against memory
+variants:MODEL               a step with each variant of Muon, against plain Muon
 plan:MODEL                   a step on all ranks, against what 'muonctl plan' predicts
 
 without PROBLEM: ns:768x2048 ns:1024x4096 ns:2048x2048 ns:4096x1024 ns:64x192x512 adamw:50M momentum:50M update:50M step:gpt2-124m
