@@ -92,9 +92,6 @@ static void after(const muon_opt *opt, const plan_item *item, float *x, pool *p,
 {
     const plan_class *class = &opt->plan->classes[item->class];
     if (!class->whole) return;
-    sumsq seen = {0};
-    muon__sumsq_see_shared(&seen, x, class->rows * class->cols, p);
-    if (!muon__sumsq_finite(&seen)) return;
     variant v = variant_of(opt, item);
     muon__variant_after(&v, x, p, scratch + muon__plan_class_scratch(opt->plan, class));
 }

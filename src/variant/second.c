@@ -1,7 +1,5 @@
 #include "variant/second.h"
 
-#include "variant/sums.h"
-
 #include <math.h>
 
 /* A number for each column of the matrix as it is stored, rather than for each row? */
@@ -15,8 +13,7 @@ static int is_by_columns(const muon_group *group, int64_t rows, int64_t cols, in
 int64_t muon__variant_second(const muon_group *group, int64_t rows, int64_t cols, int transposed)
 {
     if (group->second_moment == MUON_SECOND_MATRIX) return 1;
-    if (group->second_moment != MUON_SECOND_ROWS && group->second_moment != MUON_SECOND_LONG_SIDE)
-        return 0;
+    if (!muon__second_is_by_lines(group)) return 0;
     return is_by_columns(group, rows, cols, transposed) ? cols : rows;
 }
 
@@ -35,15 +32,26 @@ double muon__second_factor(const variant *v, double u)
     return u * invert(v->group, v->second, v->grad * v->grad);
 }
 
-void muon__second_divide(const variant *v, float *o, pool *p, double *sums)
+int muon__second_is_by_lines(const muon_group *group)
+{
+    return group->second_moment == MUON_SECOND_ROWS ||
+           group->second_moment == MUON_SECOND_LONG_SIDE;
+}
+
+int muon__second_is_by_columns(const variant *v)
+{
+    return muon__second_is_by_lines(v->group) &&
+           is_by_columns(v->group, v->rows, v->cols, v->transposed);
+}
+
+double muon__second_factors(const variant *v, double *sums, double by)
 {
     const muon_group *group = v->group;
-    int by_columns = is_by_columns(group, v->rows, v->cols, v->transposed);
+    int by_columns = muon__second_is_by_columns(v);
     int64_t n = by_columns ? v->cols : v->rows, each = by_columns ? v->rows : v->cols;
-    (by_columns ? muon__sum_columns : muon__sum_rows)(sums, o, o, v->rows, v->cols, p);
     double before = 0, after = 0;
     for (int64_t i = 0; i < n; i++) {
-        double square = sums[i];
+        double square = sums[i] * by * by;
         sums[i] = invert(group, &v->second[i], square / (double)each);
         before += square;
         after += square * sums[i] * sums[i];
@@ -51,6 +59,6 @@ void muon__second_divide(const variant *v, float *o, pool *p, double *sums)
     double norm = fmax(sqrt(after), group->second_eps);
     double keep = norm > 0 ? sqrt(before) / norm : 0;
     for (int64_t i = 0; i < n; i++)
-        sums[i] *= keep;
-    (by_columns ? muon__scale_columns : muon__scale_rows)(o, sums, v->rows, v->cols, p);
+        sums[i] *= by * keep;
+    return sqrt(after) * keep;
 }

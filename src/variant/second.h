@@ -4,8 +4,14 @@
 
 #include "variant/variant.h"
 
-/* Moves V towards the means of O^2 and divides O by its roots; O keeps its norm. */
-void muon__second_divide(const variant *v, float *o, pool *p, double *sums);
+/* There is one for each column of the matrix as it is stored, or each row, rather than one for all. */
+int muon__second_is_by_lines(const muon_group *group);
+int muon__second_is_by_columns(const variant *v);
+
+/* Moves V towards the means of O^2, where O is `by` times a matrix whose rows, or columns, have the squares
+ * sums[i]. Replaces these by the factors that divide O by the roots of V; O keeps its norm, which is
+ * returned. */
+double muon__second_factors(const variant *v, double *sums, double by);
 /* MUON_SECOND_MATRIX: moves V towards the square of the gradient's norm; returns what O is multiplied
  * by. u: the norm of U. */
 double muon__second_factor(const variant *v, double u);

@@ -10,12 +10,16 @@
 /* Peers keep denominators from being 0 by it. */
 static const double LEAST_NORM = 1e-6;
 
-int muon__variant_is_on(const muon_group *group)
+static int is_on_after(const muon_group *group)
 {
-    return group->equalize || group->adaptive || group->renormalize ||
-           group->update_norm != MUON_UPDATE_NORM_OWN ||
+    return group->adaptive || group->renormalize || group->update_norm != MUON_UPDATE_NORM_OWN ||
            (group->second_moment != MUON_SECOND_NONE &&
             group->second_moment != MUON_SECOND_ELEMENTS);
+}
+
+int muon__variant_is_on(const muon_group *group)
+{
+    return group->equalize || is_on_after(group);
 }
 
 /* ---- Scratch: the norm of U, sums of rows or columns, and U as it came */
@@ -60,20 +64,13 @@ static double total(const double *sums, int64_t n)
     return sum;
 }
 
-static double norm_of_matrix(const variant *v, const float *x, pool *p, double *sums)
+static void fill(double *sums, int64_t n, double by)
 {
-    muon__sum_rows(sums, x, x, v->rows, v->cols, p);
-    return sqrt(total(sums, v->rows));
-}
-
-static void scale(const variant *v, float *x, double by, pool *p, double *sums)
-{
-    for (int64_t i = 0; i < v->rows; i++)
+    for (int64_t i = 0; i < n; i++)
         sums[i] = by;
-    muon__scale_rows(x, sums, v->rows, v->cols, p);
 }
 
-/* ---- Stages */
+/* ---- Before orthogonalization */
 
 /* Neurons of U get the same norm. */
 static void equalize(const variant *v, float *u, pool *p, double *sums)
@@ -86,45 +83,61 @@ static void equalize(const variant *v, float *u, pool *p, double *sums)
     (v->transposed ? muon__scale_columns : muon__scale_rows)(u, sums, v->rows, v->cols, p);
 }
 
+void muon__variant_before(const variant *v, float *u, pool *p, float *scratch)
+{
+    double *sums = sums_of(scratch);
+    if (v->group->adaptive) memcpy(copy_of(v, scratch), u, (size_t)(v->rows * v->cols) * sizeof *u);
+    if (v->group->second_moment == MUON_SECOND_MATRIX) {
+        muon__sum_rows(sums, u, u, v->rows, v->cols, p);
+        *norm_of(scratch) = sqrt(total(sums, v->rows));
+    }
+    if (v->group->equalize) equalize(v, u, p, sums);
+}
+
+/* ---- After orthogonalization: one pass for sums, another if O is multiplied by U, and one that scales */
+
 /* By the nuclear norm of U, if O is its polar factor. */
-static void adapt(const variant *v, float *o, const float *u, pool *p, double *sums)
+static double adapt(const variant *v, const float *o, const float *u, pool *p, double *sums)
 {
     muon__sum_rows(sums, u, o, v->rows, v->cols, p);
-    scale(v, o, total(sums, v->rows), p, sums);
+    return total(sums, v->rows);
 }
 
 /* To the Frobenius norm of an orthogonal matrix. */
-static void renormalize(const variant *v, float *o, pool *p, double *sums)
+static double renormalize(const variant *v, double norm)
 {
     double rank = (double)(v->rows < v->cols ? v->rows : v->cols);
-    scale(v, o, sqrt(rank) / fmax(norm_of_matrix(v, o, p, sums), LEAST_NORM), p, sums);
+    return sqrt(rank) / fmax(norm, LEAST_NORM);
 }
 
 /* To the norm that the update has without lr. */
-static void fit_norm(const variant *v, float *o, pool *p, double *sums)
+static double fit_norm(const variant *v, double norm)
 {
-    const muon_group *group = v->group;
-    int decays = group->update_norm == MUON_UPDATE_RELATIVE && !group->cautious_decay;
+    int decays = v->group->update_norm == MUON_UPDATE_RELATIVE && !v->group->cautious_decay;
     double want = v->weight * (decays ? 1 - v->decay : 1);
-    double norm = norm_of_matrix(v, o, p, sums);
-    scale(v, o, norm > 0 ? want / norm : 0, p, sums);
-}
-
-void muon__variant_before(const variant *v, float *u, pool *p, float *scratch)
-{
-    if (v->group->adaptive) memcpy(copy_of(v, scratch), u, (size_t)(v->rows * v->cols) * sizeof *u);
-    if (v->group->second_moment == MUON_SECOND_MATRIX)
-        *norm_of(scratch) = norm_of_matrix(v, u, p, sums_of(scratch));
-    if (v->group->equalize) equalize(v, u, p, sums_of(scratch));
+    return norm > 0 ? want / norm : 0;
 }
 
 void muon__variant_after(const variant *v, float *o, pool *p, float *scratch)
 {
-    if (v->group->adaptive) adapt(v, o, copy_of(v, scratch), p, sums_of(scratch));
-    if (v->group->renormalize) renormalize(v, o, p, sums_of(scratch));
-    if (v->group->second_moment == MUON_SECOND_MATRIX)
-        scale(v, o, muon__second_factor(v, *norm_of(scratch)), p, sums_of(scratch));
-    else if (v->second)
-        muon__second_divide(v, o, p, sums_of(scratch));
-    if (v->group->update_norm != MUON_UPDATE_NORM_OWN) fit_norm(v, o, p, sums_of(scratch));
+    const muon_group *group = v->group;
+    double *sums = sums_of(scratch), by = 1;
+    int by_columns = muon__second_is_by_columns(v);
+    int64_t n = by_columns ? v->cols : v->rows;
+    if (!is_on_after(group)) return;
+    if (group->adaptive) by = adapt(v, o, copy_of(v, scratch), p, sums);
+    (by_columns ? muon__sum_columns : muon__sum_rows)(sums, o, o, v->rows, v->cols, p);
+    double own = sqrt(total(sums, n));
+    if (!isfinite(by) || !isfinite(own)) return;
+    if (group->renormalize) by *= renormalize(v, fabs(by) * own);
+    if (group->second_moment == MUON_SECOND_MATRIX) by *= muon__second_factor(v, *norm_of(scratch));
+    double norm = fabs(by) * own;
+    if (muon__second_is_by_lines(group))
+        norm = muon__second_factors(v, sums, by);
+    else
+        fill(sums, n, by);
+    double fit = group->update_norm == MUON_UPDATE_NORM_OWN ? 1 : fit_norm(v, norm);
+    for (int64_t i = 0; i < n; i++)
+        sums[i] *= fit;
+    (by_columns ? muon__scale_columns : muon__scale_rows)(o, sums, v->rows, v->cols, p);
 }

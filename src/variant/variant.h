@@ -29,7 +29,8 @@ int64_t muon__variant_scratch(const muon_group *group, int64_t rows, int64_t col
 
 /* U, before it is orthogonalized. */
 void muon__variant_before(const variant *v, float *u, pool *p, float *scratch);
-/* O, all of it finite; changes V. */
+/* O; changes V. If O is not finite, both stay as they are: sums of squares of floats, in double, are
+ * finite if and only if all elements are. */
 void muon__variant_after(const variant *v, float *o, pool *p, float *scratch);
 
 #endif
