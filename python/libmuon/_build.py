@@ -28,13 +28,18 @@ States = MutableMapping[torch.Tensor, Any]
 
 def open_world(groups: Groups, options: Options) -> World | None:
     """The other ranks, if there are any; collective then."""
-    process_group = options.get("process_group")
-    tensors = (tensor for group in groups for tensor in group["params"])
-    if process_group is None and not any(_layout.is_dtensor(tensor) for tensor in tensors):
+    if is_alone(groups, options):
         return None
     from ._ranks._world import World  # few need it, and an import takes time
 
-    return World(process_group)
+    return World(options.get("process_group"))
+
+
+def is_alone(groups: Groups, options: Options) -> bool:
+    """Whether this process trains its parameters without others."""
+    tensors = (tensor for group in groups for tensor in group["params"])
+    is_shared = options.get("process_group") is not None
+    return not is_shared and not any(_layout.is_dtensor(tensor) for tensor in tensors)
 
 
 def slots_of(groups: Groups, options: Options) -> list[Slot]:

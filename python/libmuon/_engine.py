@@ -101,6 +101,7 @@ class Slot:
     rule: str  # "frozen" also if it does not require a gradient
     shape: tuple[int, ...]  # of the whole tensor
     spec: dict[str, Any]  # for _core
+    second_moment: str = "none"  # the setting of its group, for Muon
     dtype: torch.dtype = field(init=False)
     grad_dtype: torch.dtype = field(init=False)
     sharded: bool = field(init=False)  # the parameter and its state are DTensors

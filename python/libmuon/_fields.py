@@ -17,6 +17,8 @@ from . import _core
 from ._errors import ArgumentError
 
 FIELDS: dict[str, dict[str, Any]] = {field["name"]: field for field in _core.fields()}
+# What an engine has to be made anew for.
+FIXED: list[str] = [name for name, field in FIELDS.items() if field["is_fixed"]]
 RULES: list[str] = FIELDS["rule"]["words"]
 
 # Keys of a group that are not settings of the update rule.

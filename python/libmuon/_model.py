@@ -140,7 +140,8 @@ def slots_of(groups: Sequence[Mapping[str, Any]], matrices: Mapping[str, str]) -
             rule = group["rule"] if trains else "frozen"
             if rule == "muon":
                 spec["matrices"] = _matrices_of(name, tensor, group["matrices"], matrices)
-            slots.append(Slot(name, tensor, index, rule, spec["shape"], spec))
+            second = group["second_moment"] if rule == "muon" else "none"
+            slots.append(Slot(name, tensor, index, rule, spec["shape"], spec, second))
     return slots
 
 
@@ -257,4 +258,4 @@ class Signature:
 
 def _fixed_of(group: Mapping[str, Any]) -> tuple[Any, ...]:
     """The settings that an engine cannot change."""
-    return group["rule"], group["momentum_dtype"], group["matrices"], group["expert"]
+    return (*(group[name] for name in _fields.FIXED), group["matrices"], group["expert"])

@@ -14,7 +14,7 @@ from ._engine import Engine, Known, StepResult
 from ._errors import ArgumentError
 from ._host._host import HostEngine
 from ._host._offload import OffloadEngine
-from ._state import _checkpoint, _state, _statedict
+from ._state import _checkpoint, _lists, _state, _statedict
 
 if TYPE_CHECKING:
     from ._ranks._world import World
@@ -303,6 +303,11 @@ class Muon(torch.optim.Optimizer):
         tensors = [tensor for group in self.param_groups for tensor in group["params"]]
         names = [name for group in _model.names_of(self.param_groups) for name in group]
         _state.warn_of_torch_checkpoints(tensors, names)
+        if not _build.is_alone(self.param_groups, self._options):
+            slots = _model.slots_of(self.param_groups, self._options.get("matrices") or {})
+            is_one = self._world is not None and self._world.size == 1
+            lists = [slot.name for slot in slots if _lists.has_list(slot)]
+            _lists.warn_of_torch_checkpoints([] if is_one else lists)
         return self._with_whole_state(super().state_dict)
 
     def _with_whole_state(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -398,7 +403,8 @@ class Muon(torch.optim.Optimizer):
             dir: where `save`, a C program or muonctl wrote checkpoints.
             model: load the weights of the optimizer's parameters, too.
             restore_settings: groups get the settings that their parameters were saved with, except
-                `rule` and `momentum_dtype`. False: keep the current ones, and log differences.
+                those that are fixed at creation (`rule`, `momentum_dtype`, `second_moment` and
+                other stages on whole matrices). False: keep the current ones, and log differences.
             allow_missing: what the checkpoint lacks does not change, instead of raising.
             allow_extra: what this optimizer lacks is ignored, instead of raising.
             fall_back: if the newest checkpoint is damaged, load the one before it, and log why.

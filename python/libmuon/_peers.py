@@ -16,6 +16,7 @@ from ._engine import Slot
 from ._errors import ArgumentError
 from ._optimizer import Muon
 from ._state import _state
+from ._state._lists import SECOND
 
 # By any peer's words; "momentum" is the first moment where there is a second one.
 _ROLES = {
@@ -26,6 +27,7 @@ _ROLES = {
     "exp_avg_sq": "exp_avg_sq",
     "moment2": "exp_avg_sq",
     "variance": "exp_avg_sq",
+    "variance_neuron": SECOND,  # dion's NorMuon
     "step": "step",
     "step_dev": "step",
 }
@@ -184,8 +186,10 @@ def _convert(
     slot: Slot, found: Mapping[str, Any], form: str, own_form: str, momentum: float
 ) -> dict[str, Any]:
     """The tensors that the parameter's rule needs, momentum in the optimizer's form."""
-    needed = _state.TENSORS[slot.rule]
-    if found.keys() - {"step"} != set(needed):
+    # Second moments that the other optimizer did not have begin with zeros.
+    optional = {"step"} if slot.second_moment == "none" else {"step", SECOND}
+    needed = [key for key in _state.tensors_of(slot) if key != SECOND]
+    if found.keys() - optional != set(needed):
         words = ", ".join(repr(word) for word in found if word != "step")
         raise ArgumentError(
             f"param '{slot.name}' is trained by {slot.rule}, but the other optimizer has {words}"
@@ -194,4 +198,9 @@ def _convert(
     if slot.rule == "muon" and form != own_form:
         factor = 1 / (1 - momentum) if own_form == "heavy_ball" else 1 - momentum
         out["momentum_buffer"] = (out["momentum_buffer"].double() * factor).float()
+    if slot.second_moment == "elements":
+        zeros = torch.zeros_like(out["momentum_buffer"], dtype=torch.float32)
+        out[SECOND] = found.get(SECOND, zeros)
+    elif SECOND in found:
+        out[SECOND] = found[SECOND].reshape(-1)
     return out

@@ -1,23 +1,8 @@
-/* _core.Optimizer: an optimizer (muon/muon.h) and its checkpoints (muon/checkpoint.h). */
-#include "core.h"
-
-#include "muon/checkpoint.h"
+/* _core.Optimizer: an optimizer (muon/muon.h); its state is in optimizer_state.c. */
+#include "optimizer.h"
 
 #include <stdlib.h>
 #include <unistd.h>
-
-typedef struct optimizer_object {
-    PyObject_HEAD muon_opt *opt;
-    pid_t process; /* that made it */
-    size_t nparams, nattention, ngroups;
-    muon_buffers *buffers;     /* [nparams] of the call in progress */
-    float **logits;            /* [nattention] */
-    muon_state_buffers *state; /* [nparams] */
-    PyObject *log;
-    PyObject *grad_fetch;
-    PyObject *error[3]; /* that grad_fetch raised in this step: type, value, traceback */
-    PyObject *comm;     /* the transport, or NULL */
-} optimizer_object;
 
 static PyTypeObject *optimizer_type;
 
@@ -95,23 +80,6 @@ static void optimizer_free(PyObject *object)
     core_free_object(object);
 }
 
-/* Reads momentum, exp_avg, exp_avg_sq and step of every parameter: a list of 4 nparams addresses. */
-static int read_state(muon_state_buffers *out, size_t nparams, PyObject *list)
-{
-    size_t n = PyList_Check(list) ? (size_t)PyList_Size(list) : 0;
-    if (n != 4 * nparams) {
-        core_refuse("%zu addresses of state, %zu parameters have four each", n, nparams);
-        return -1;
-    }
-    for (size_t i = 0; i < nparams; i++) {
-        void *address[4];
-        for (size_t k = 0; k < 4; k++)
-            address[k] = PyLong_AsVoidPtr(PyList_GetItem(list, (Py_ssize_t)(4 * i + k)));
-        out[i] = (muon_state_buffers){address[0], address[1], address[2], address[3]};
-    }
-    return PyErr_Occurred() ? -1 : 0;
-}
-
 static int create(optimizer_object *self, core_spec *spec, PyObject *state, PyObject *comm)
 {
     if (comm != Py_None) {
@@ -143,7 +111,7 @@ static int create(optimizer_object *self, core_spec *spec, PyObject *state, PyOb
         return -1;
     }
     if (state != Py_None) {
-        if (read_state(self->state, self->nparams, state) < 0) return -1;
+        if (core_read_state(self->state, self->nparams, state) < 0) return -1;
         spec->config.state = self->state;
     }
     muon_status status;
@@ -169,47 +137,14 @@ static PyObject *optimizer_new(PyTypeObject *type, PyObject *args, PyObject *key
     return self;
 }
 
-/* Its optimizer; NULL with an exception in the child of a fork, which must not touch it. */
-static muon_opt *usable(PyObject *self)
-{
-    optimizer_object *object = (optimizer_object *)self;
-    if (object->process == getpid()) return object->opt;
-    core_refuse("this process is a fork: the optimizer belongs to process %ld",
-                (long)object->process);
-    return NULL;
-}
-
-static PyObject *done(muon_status status)
-{
-    if (status != MUON_OK) return core_raise(status);
-    Py_RETURN_NONE;
-}
-
 static PyObject *get_plan(PyObject *self, void *unused)
 {
     (void)unused;
-    muon_opt *opt = usable(self);
+    muon_opt *opt = core_usable(self);
     return opt ? core_wrap_plan(muon_opt_get_plan(opt), self) : NULL;
 }
 
 /* ---- A step */
-
-/* Reads weight, gradient and copy of every parameter: a list of 3 nparams addresses. */
-static int read_buffers(optimizer_object *self, PyObject *list)
-{
-    size_t n = PyList_Check(list) ? (size_t)PyList_Size(list) : 0;
-    if (n != 3 * self->nparams) {
-        core_refuse("%zu addresses, %zu parameters have three each", n, self->nparams);
-        return -1;
-    }
-    for (size_t i = 0; i < self->nparams; i++) {
-        void *address[3];
-        for (size_t k = 0; k < 3; k++)
-            address[k] = PyLong_AsVoidPtr(PyList_GetItem(list, (Py_ssize_t)(3 * i + k)));
-        self->buffers[i] = (muon_buffers){address[0], address[1], address[2]};
-    }
-    return PyErr_Occurred() ? -1 : 0;
-}
 
 /* A list of addresses of floats, 0 for a layer without logits; None: no QK-clip. */
 static int read_logits(optimizer_object *self, PyObject *list, muon_step_args *args)
@@ -273,8 +208,8 @@ static PyObject *step(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "O|dOdi:step", &buffers, &step_args.grad_scale, &logits,
                           &step_args.grad_norm, &step_args.finite))
         return NULL;
-    muon_opt *opt = usable(object);
-    if (!opt || read_buffers(self, buffers) < 0 || read_logits(self, logits, &step_args) < 0)
+    muon_opt *opt = core_usable(object);
+    if (!opt || core_read_buffers(self, buffers) < 0 || read_logits(self, logits, &step_args) < 0)
         return NULL;
     step_args.buffers = self->buffers;
     muon_result result;
@@ -292,8 +227,8 @@ static PyObject *grad_norm(PyObject *object, PyObject *args)
     muon_step_args step_args;
     muon_step_args_init(&step_args, sizeof step_args);
     if (!PyArg_ParseTuple(args, "O|d:grad_norm", &buffers, &step_args.grad_scale)) return NULL;
-    muon_opt *opt = usable(object);
-    if (!opt || read_buffers(self, buffers) < 0) return NULL;
+    muon_opt *opt = core_usable(object);
+    if (!opt || core_read_buffers(self, buffers) < 0) return NULL;
     step_args.buffers = self->buffers;
     double norm = 0;
     muon_status status;
@@ -304,12 +239,12 @@ static PyObject *grad_norm(PyObject *object, PyObject *args)
 
 static PyObject *check_replicas(PyObject *self, PyObject *list)
 {
-    muon_opt *opt = usable(self);
+    muon_opt *opt = core_usable(self);
     optimizer_object *object = (optimizer_object *)self;
-    if (!opt || read_buffers(object, list) < 0) return NULL;
+    if (!opt || core_read_buffers(object, list) < 0) return NULL;
     muon_status status;
     Py_BEGIN_ALLOW_THREADS status = muon_opt_check_replicas(opt, object->buffers);
-    Py_END_ALLOW_THREADS return done(status);
+    Py_END_ALLOW_THREADS return core_done(status);
 }
 
 /* ---- Settings */
@@ -319,8 +254,8 @@ static PyObject *set_lr(PyObject *self, PyObject *args)
     Py_ssize_t group;
     double lr;
     if (!PyArg_ParseTuple(args, "nd:set_lr", &group, &lr)) return NULL;
-    muon_opt *opt = usable(self);
-    return opt ? done(muon_opt_set_lr(opt, (size_t)group, lr)) : NULL;
+    muon_opt *opt = core_usable(self);
+    return opt ? core_done(muon_opt_set_lr(opt, (size_t)group, lr)) : NULL;
 }
 
 static PyObject *set_group(PyObject *self, PyObject *args)
@@ -328,13 +263,13 @@ static PyObject *set_group(PyObject *self, PyObject *args)
     Py_ssize_t index;
     PyObject *dict;
     if (!PyArg_ParseTuple(args, "nO:set_group", &index, &dict)) return NULL;
-    muon_opt *opt = usable(self);
+    muon_opt *opt = core_usable(self);
     core_spec spec = {0};
     muon_group group;
     if (!opt) return NULL;
     PyObject *result = NULL;
     if (core_group_init(&spec, &group, dict, (size_t)index) == 0)
-        result = done(muon_opt_set_group(opt, (size_t)index, &group));
+        result = core_done(muon_opt_set_group(opt, (size_t)index, &group));
     core_spec_free(&spec);
     return result;
 }
@@ -356,7 +291,7 @@ static PyObject *get_group(PyObject *self, PyObject *args)
 {
     Py_ssize_t index;
     if (!PyArg_ParseTuple(args, "n:get_group", &index)) return NULL;
-    muon_opt *opt = usable(self);
+    muon_opt *opt = core_usable(self);
     if (!opt) return NULL;
     muon_group group;
     muon_group_init(&group, sizeof group);
@@ -371,8 +306,8 @@ static PyObject *set_clip_norm(PyObject *self, PyObject *args)
 {
     double clip_norm;
     if (!PyArg_ParseTuple(args, "d:set_clip_norm", &clip_norm)) return NULL;
-    muon_opt *opt = usable(self);
-    return opt ? done(muon_opt_set_clip_norm(opt, clip_norm)) : NULL;
+    muon_opt *opt = core_usable(self);
+    return opt ? core_done(muon_opt_set_clip_norm(opt, clip_norm)) : NULL;
 }
 
 static PyObject *set_qk_clip(PyObject *self, PyObject *args)
@@ -380,156 +315,8 @@ static PyObject *set_qk_clip(PyObject *self, PyObject *args)
     double threshold;
     int log_only;
     if (!PyArg_ParseTuple(args, "dp:set_qk_clip", &threshold, &log_only)) return NULL;
-    muon_opt *opt = usable(self);
-    return opt ? done(muon_opt_set_qk_clip(opt, threshold, log_only)) : NULL;
-}
-
-/* ---- State */
-
-#define T(member, kind) CORE_FIELD(muon_tensor, member, kind)
-static const core_field tensor_fields[] = {
-    T(name, CORE_TEXT),
-    CORE_FIELD_WORD(muon_tensor, dtype, core_dtypes),
-    T(bytes, CORE_SIZE),
-    CORE_END,
-};
-
-static PyObject *state(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    muon_opt *opt = usable(self);
-    PyObject *list = opt ? PyList_New(0) : NULL;
-    for (size_t i = 0; list && i < muon_state_count(opt); i++) {
-        muon_tensor tensor;
-        muon_status status = muon_state_get(opt, i, &tensor, sizeof tensor);
-        PyObject *dict =
-            status == MUON_OK ? core_to_dict(&tensor, tensor_fields) : core_raise(status);
-        if (!dict || core_put(dict, "data", PyLong_FromVoidPtr(tensor.data)) < 0 ||
-            PyList_Append(list, dict) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(dict);
-    }
-    return list;
-}
-
-static PyObject *read_state_part(PyObject *self, PyObject *args)
-{
-    Py_ssize_t index;
-    long long at, count;
-    PyObject *address;
-    if (!PyArg_ParseTuple(args, "nLLO:read_state", &index, &at, &count, &address)) return NULL;
-    muon_opt *opt = usable(self);
-    void *data = PyLong_AsVoidPtr(address);
-    if (!opt || PyErr_Occurred()) return NULL;
-    muon_status status;
-    Py_BEGIN_ALLOW_THREADS status = muon_state_read(opt, (size_t)index, at, count, data);
-    Py_END_ALLOW_THREADS return done(status);
-}
-
-static PyObject *bind_state(PyObject *object, PyObject *list)
-{
-    optimizer_object *self = (optimizer_object *)object;
-    muon_opt *opt = usable(object);
-    if (!opt) return NULL;
-    if (list == Py_None) return done(muon_state_bind(opt, NULL));
-    if (read_state(self->state, self->nparams, list) < 0) return NULL;
-    return done(muon_state_bind(opt, self->state));
-}
-
-static PyObject *offload(PyObject *self, PyObject *args)
-{
-    const char *dir;
-    long long budget;
-    if (!PyArg_ParseTuple(args, "zL:offload", &dir, &budget)) return NULL;
-    muon_opt *opt = usable(self);
-    if (!opt) return NULL;
-    muon_status status;
-    Py_BEGIN_ALLOW_THREADS status = muon_offload(opt, dir, budget);
-    Py_END_ALLOW_THREADS return done(status);
-}
-
-#define O(member) CORE_FIELD(muon_offload_info, member, CORE_I64)
-static const core_field offload_fields[] = {
-    O(state_bytes),   O(resident), O(resident_most), O(bytes_read),
-    O(bytes_written), O(direct),   CORE_END,
-};
-
-static PyObject *offload_info(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    muon_opt *opt = usable(self);
-    if (!opt) return NULL;
-    muon_offload_info info;
-    muon_status status = muon_opt_get_offload(opt, &info, sizeof info);
-    return status == MUON_OK ? core_to_dict(&info, offload_fields) : core_raise(status);
-}
-
-/* ---- Checkpoints */
-
-/* The caller's metadata, a dict of str to str; the strings are borrowed. */
-static muon_st_entry *read_metadata(PyObject *dict, size_t *n)
-{
-    *n = dict == Py_None ? 0 : (size_t)PyDict_Size(dict);
-    muon_st_entry *entries = calloc(*n + 1, sizeof *entries);
-    if (!entries) return (muon_st_entry *)PyErr_NoMemory();
-    PyObject *key, *value;
-    Py_ssize_t at = 0;
-    for (size_t i = 0; i < *n && PyDict_Next(dict, &at, &key, &value); i++) {
-        entries[i].key = core_text(key, "a key of the metadata");
-        entries[i].value = entries[i].key ? core_text(value, "a value of the metadata") : NULL;
-        if (!entries[i].value) {
-            free(entries);
-            return NULL;
-        }
-    }
-    return entries;
-}
-
-static PyObject *save(PyObject *object, PyObject *args)
-{
-    optimizer_object *self = (optimizer_object *)object;
-    const char *root;
-    PyObject *buffers = Py_None, *metadata = Py_None;
-    long long step_number, file_bytes;
-    muon_save_args save_args;
-    muon_save_args_init(&save_args, sizeof save_args);
-    file_bytes = save_args.file_bytes;
-    if (!PyArg_ParseTuple(args, "sL|OOiiL:save", &root, &step_number, &buffers, &metadata,
-                          &save_args.keep, &save_args.replace, &file_bytes))
-        return NULL;
-    muon_opt *opt = usable(object);
-    if (!opt || (buffers != Py_None && read_buffers(self, buffers) < 0)) return NULL;
-    muon_st_entry *entries = read_metadata(metadata, &save_args.nmetadata);
-    if (!entries) return NULL;
-    save_args.step = step_number;
-    save_args.file_bytes = file_bytes;
-    save_args.metadata = entries;
-    save_args.buffers = buffers == Py_None ? NULL : self->buffers;
-    muon_status status;
-    Py_BEGIN_ALLOW_THREADS status = muon_save(opt, root, &save_args);
-    Py_END_ALLOW_THREADS free(entries);
-    return done(status);
-}
-
-static PyObject *load(PyObject *object, PyObject *args)
-{
-    optimizer_object *self = (optimizer_object *)object;
-    const char *path;
-    PyObject *buffers = Py_None;
-    muon_load_args load_args;
-    muon_load_args_init(&load_args, sizeof load_args);
-    if (!PyArg_ParseTuple(args, "s|Oiiii:load", &path, &buffers, &load_args.allow_missing,
-                          &load_args.allow_extra, &load_args.restore_settings,
-                          &load_args.fall_back))
-        return NULL;
-    muon_opt *opt = usable(object);
-    if (!opt || (buffers != Py_None && read_buffers(self, buffers) < 0)) return NULL;
-    load_args.buffers = buffers == Py_None ? NULL : self->buffers;
-    int64_t step_number = 0;
-    muon_status status;
-    Py_BEGIN_ALLOW_THREADS status = muon_load(opt, path, &load_args, &step_number);
-    Py_END_ALLOW_THREADS return status == MUON_OK ? PyLong_FromLongLong(step_number)
-                                                  : core_raise(status);
+    muon_opt *opt = core_usable(self);
+    return opt ? core_done(muon_opt_set_qk_clip(opt, threshold, log_only)) : NULL;
 }
 
 /* ---- The type */
@@ -547,18 +334,21 @@ static PyMethodDef methods[] = {
     {"get_group", get_group, METH_VARARGS, "get_group(group) -> dict: its fields, and custom."},
     {"set_clip_norm", set_clip_norm, METH_VARARGS, "set_clip_norm(norm)"},
     {"set_qk_clip", set_qk_clip, METH_VARARGS, "set_qk_clip(threshold, log_only)"},
-    {"state", state, METH_NOARGS, "The tensors of the state: name, dtype, bytes, address."},
-    {"read_state", read_state_part, METH_VARARGS,
+    {"state", core_optimizer_state, METH_NOARGS,
+     "The tensors of the state: name, dtype, bytes, address."},
+    {"read_state", core_optimizer_read_state, METH_VARARGS,
      "read_state(index, at, count, address): copies elements of a tensor of the state, wherever it "
      "is."},
-    {"bind_state", bind_state, METH_O,
+    {"bind_state", core_optimizer_bind_state, METH_O,
      "bind_state(addresses): the state is now there; None: memory of its own."},
-    {"offload", offload, METH_VARARGS, "offload(dir, budget): collective; None: back to memory."},
-    {"offload_info", offload_info, METH_NOARGS, "Bytes of state in memory and in the file."},
-    {"save", save, METH_VARARGS,
+    {"offload", core_optimizer_offload, METH_VARARGS,
+     "offload(dir, budget): collective; None: back to memory."},
+    {"offload_info", core_optimizer_offload_info, METH_NOARGS,
+     "Bytes of state in memory and in the file."},
+    {"save", core_optimizer_save, METH_VARARGS,
      "save(root, step, buffers=None, metadata=None, keep=0, replace=0, file_bytes=...): "
      "collective."},
-    {"load", load, METH_VARARGS,
+    {"load", core_optimizer_load, METH_VARARGS,
      "load(path, buffers=None, allow_missing=0, allow_extra=0, restore_settings=0, fall_back=0) -> "
      "step: collective."},
     {NULL, NULL, 0, NULL},
@@ -572,7 +362,7 @@ static PyGetSetDef properties[] = {
 static PyType_Slot slots[] = {
     {Py_tp_doc,
      "Optimizer(config, params, state=None): state has the addresses of momentum, exp_avg, "
-     "exp_avg_sq and step of every parameter (0: none); None: memory of its own."},
+     "exp_avg_sq, step and second_moment of every parameter (0: none); None: memory of its own."},
     {Py_tp_new, optimizer_new},
     {Py_tp_dealloc, optimizer_free},
     {Py_tp_methods, methods},

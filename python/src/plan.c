@@ -98,6 +98,7 @@ static const core_field matrix_fields[] = {
     CORE_FIELD_WORD(muon_matrix, algorithm, algorithm_words),
     M(owner, CORE_INT),
     M(wave, CORE_INT),
+    M(second_moments, CORE_I64),
     CORE_END,
 };
 

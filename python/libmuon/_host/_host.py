@@ -14,7 +14,7 @@ from .. import _core, _fields
 from .._engine import Known, Slot, StepResult
 from .._errors import ArgumentError, Error
 from .._ranks import _layout
-from .._state import _state
+from .._state import _lists, _state
 
 _logger = logging.getLogger("libmuon")
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING)
@@ -52,21 +52,32 @@ class HostEngine:
         self._is_collective = transport is not None
         self._states = states
         self._momentum_dtypes = momentum_dtypes
+        self._lengths: list[int] | None = None  # of lists of second moments, once there is a plan
+        self._agree(agree, self._take_parameters, self._make_state)
+        self._watch = _fields.Watch(config["groups"])
+        config = {**config, **self._callbacks()}
+        specs = [slot.spec for slot in slots]
+        self._opt = _core.Optimizer(config, specs, state=self._bound, comm=transport)
+        self.plan = self._opt.plan
+        if any(map(_lists.has_list, slots)):
+            self._rank = transport.rank if transport else 0
+            self._agree(agree, self._make_lists)
+
+    @staticmethod
+    def _agree(
+        agree: Callable[[Error | None], None] | None, *preparations: Callable[[], None]
+    ) -> None:
+        """What a rank does without the others, who hear of a problem."""
         problem: Error | None = None
         try:
-            self._take_parameters()
-            self._make_state()
+            for prepare in preparations:
+                prepare()
         except Error as error:
             problem = error
         if agree:
             agree(problem)
         elif problem:
             raise problem
-        self._watch = _fields.Watch(config["groups"])
-        config = {**config, **self._callbacks()}
-        specs = [slot.spec for slot in slots]
-        self._opt = _core.Optimizer(config, specs, state=self._bound, comm=transport)
-        self.plan = self._opt.plan
 
     def _callbacks(self) -> dict[str, Any]:
         """Functions that the C optimizer calls; they must not refer to the engine."""
@@ -152,10 +163,21 @@ class HostEngine:
     def _make_state(self) -> None:
         for slot, state in zip(self._slots, self._states, strict=True):
             _state.make(slot, state, self._momentum_dtypes[slot.group], torch.device("cpu"))
-        self._places = _state.Places(self._slots, self._states)
+        if self._lengths is None:
+            _lists.check(self._slots, self._states)
+        else:
+            _lists.make(self._slots, self._states, self._lengths)
+        self._places = _state.Places(self._slots, self._states, self._lengths is not None)
         self._tensors = self._places.tensors()
         self._addresses = _state.addresses(self._tensors)
         self._bound: list[int] | None = self._places.table(self._addresses)
+
+    def _make_lists(self) -> None:
+        """The plan says how long they are: until now C has had lists of its own."""
+        self._lengths = _lists.lengths(self.plan, self._rank, len(self._slots))
+        if self._bound is not None:
+            self._make_state()
+            self._opt.bind_state(self._bound)
 
     def _rebind(self) -> None:
         """Follows state tensors that the caller has replaced since the last call."""

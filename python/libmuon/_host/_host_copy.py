@@ -34,7 +34,17 @@ class HostCopy:
         copied_states: list[dict[str, Any]] = []
         for slot, state in zip(slots, states, strict=True):
             weight = self._copied(slot.local(slot.tensor))
-            copies.append(Slot(slot.name, weight, slot.group, slot.rule, slot.shape, slot.spec))
+            copies.append(
+                Slot(
+                    slot.name,
+                    weight,
+                    slot.group,
+                    slot.rule,
+                    slot.shape,
+                    slot.spec,
+                    slot.second_moment,
+                )
+            )
             copied_states.append(
                 {key: self._copied(getattr(v, "_local_tensor", v)) for key, v in state.items()}
             )

@@ -14,6 +14,7 @@ import torch
 from .._engine import Slot
 from .._ranks import _layout
 from .._state import _state
+from .._state._lists import SECOND, has_list
 from . import _mirror
 from ._gradients import Gradients
 from ._host import HostEngine
@@ -128,7 +129,7 @@ class OffloadEngine(HostEngine):
         self._opt.bind_state(None)
         self._tensors, self._bound = [], None
         for slot, state in zip(self._slots, self._states, strict=True):
-            for key in (*_state.TENSORS[slot.rule], "step"):
+            for key in _state.keys_of(slot):
                 state.pop(key, None)
 
     def move_state(self, dir: str | None, budget: int) -> None:
@@ -146,6 +147,8 @@ class OffloadEngine(HostEngine):
         fresh: list[dict[str, Any]] = [{} for _ in self._slots]
         for slot, made in zip(self._slots, fresh, strict=True):
             _state.make(slot, made, self._momentum_dtypes[slot.group], torch.device("cpu"))
+            if has_list(slot):  # which is not in the file, so that nothing will write it back
+                made[SECOND] = self._read_list(slot)
         places = _state.Places(self._slots, fresh)
         self._opt.bind_state(places.table(_state.addresses(places.tensors())))
         self._opt.offload(None, 0)
@@ -157,7 +160,7 @@ class OffloadEngine(HostEngine):
     def whole_states(self) -> dict[torch.Tensor, dict[str, Any]]:
         """The state of all parameters; what is in a file is read from there. Not collective."""
         wholes = {}
-        index = {tensor["name"]: i for i, tensor in enumerate(self._opt.state())}
+        index = self._index()
         for slot, state in zip(self._slots, self._states, strict=True):
             if slot.rule == "frozen":  # the optimizer has its state, the engine has none
                 continue
@@ -165,11 +168,25 @@ class OffloadEngine(HostEngine):
             if not self.in_file:
                 continue
             _state.make(slot, whole, self._momentum_dtypes[slot.group], torch.device("cpu"))
-            for key in (*_state.TENSORS[slot.rule], "step"):
+            if has_list(slot):
+                whole[SECOND] = self._read_list(slot)
+            for key in (*_state.tensors_of(slot), "step"):
                 local = whole[key] if key == "step" else slot.local(whole[key])
                 at = index[f"{slot.name}.{key}"]
                 self._opt.read_state(at, 0, local.numel(), local.data_ptr())
         return wholes
+
+    def _index(self) -> dict[str, int]:
+        """Numbers of C's tensors, by name."""
+        return {tensor["name"]: i for i, tensor in enumerate(self._opt.state())}
+
+    def _read_list(self, slot: Slot) -> torch.Tensor:
+        """Second moments, wherever they are."""
+        at = self._index()[f"{slot.name}.{SECOND}"]
+        length = self._opt.state()[at]["bytes"] // 4
+        values = torch.zeros(length, dtype=torch.float32, device="cpu")
+        self._opt.read_state(at, 0, length, values.data_ptr())
+        return values
 
     def offload_info(self) -> dict[str, int]:
         """Bytes of this rank's state in memory and in its file."""

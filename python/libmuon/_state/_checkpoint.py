@@ -12,10 +12,8 @@ from typing import Any
 import torch
 
 from .. import _core
-from .._fields import FIELDS
+from .._fields import FIELDS, FIXED
 
-# What muon_load leaves as it is.
-_FIXED = ("rule", "momentum_dtype")
 _OPTIONS: dict[str, Callable[[str], Any]] = {
     "clip_norm": float,
     "skip_norm": float,
@@ -62,7 +60,7 @@ def restore_settings(
         values = get_group(index)
         group["custom"] = values["custom"]
         for key in FIELDS:
-            if key in _FIXED:
+            if key in FIXED:  # muon_load leaves these as they are
                 continue
             if isinstance(group[key], torch.Tensor):
                 group[key].fill_(values[key])

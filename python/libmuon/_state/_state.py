@@ -1,8 +1,9 @@
 """The state of an optimizer: torch tensors in `optimizer.state`, under the names others know.
 
 Muon has `momentum_buffer`, AdamW `exp_avg` and `exp_avg_sq`, Lion `exp_avg`, with the shape (and
-for a DTensor the mesh and placements) of the parameter; all have `step`, an int64 on the CPU. With
-offload, there is `master`, too, unless the parameter is its own.
+for a DTensor the mesh and placements) of the parameter; all have `step`, an int64 on the CPU.
+AdaMuon has `second_moment` like the parameter, NorMuon as a list (_lists.py). With offload, there
+is `master`, too, unless the parameter is its own.
 """
 
 from __future__ import annotations
@@ -16,22 +17,36 @@ import torch
 from .._engine import Slot
 from .._errors import ArgumentError
 from .._ranks._dtensor import cut, like, strided_uneven
+from ._lists import SECOND, has_list, some
 
 _DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
-TENSORS = {
+_TENSORS: dict[str, tuple[str, ...]] = {
     "muon": ("momentum_buffer",),
     "adamw": ("exp_avg", "exp_avg_sq"),
     "lion": ("exp_avg",),
     "frozen": (),
 }
 # The order in which the C engine takes them.
-_ORDER = {"momentum_buffer": 0, "exp_avg": 1, "exp_avg_sq": 2, "step": 3}
+_ORDER = {"momentum_buffer": 0, "exp_avg": 1, "exp_avg_sq": 2, "step": 3, SECOND: 4}
 MASTER = "master"  # the f32 weight of an offloaded parameter
 
 
-def dtype_of(rule: str, momentum_dtype: str) -> torch.dtype:
-    """The dtype of a rule's state tensors."""
-    return _DTYPES[momentum_dtype] if rule == "muon" else torch.float32
+def tensors_of(slot: Slot) -> tuple[str, ...]:
+    """The state tensors that are like the parameter."""
+    names = _TENSORS[slot.rule]
+    return (*names, SECOND) if slot.second_moment == "elements" else names
+
+
+def keys_of(slot: Slot) -> tuple[str, ...]:
+    """All that an engine has of a parameter's state."""
+    if slot.rule == "frozen":
+        return ()
+    return (*tensors_of(slot), *((SECOND,) if has_list(slot) else ()), "step")
+
+
+def dtype_of(key: str, momentum_dtype: str) -> torch.dtype:
+    """The dtype of a state tensor."""
+    return _DTYPES[momentum_dtype] if key == "momentum_buffer" else torch.float32
 
 
 def make(
@@ -39,12 +54,13 @@ def make(
 ) -> None:
     """Makes a parameter's state what an engine needs.
 
-    What is missing becomes zeros and no steps applied; what is there keeps its values.
+    What is missing becomes zeros and no steps applied; what is there keeps its values. Lists of
+    second moments need a plan (_lists.py).
     """
     if slot.rule == "frozen":
         return
-    dtype = dtype_of(slot.rule, momentum_dtype)
-    for key in TENSORS[slot.rule]:
+    for key in tensors_of(slot):
+        dtype = dtype_of(key, momentum_dtype)
         if key in state:
             state[key] = fit(slot, key, state[key], dtype, device)
         else:
@@ -112,16 +128,12 @@ def warn_of_torch_checkpoints(tensors: Sequence[torch.Tensor], names: Sequence[s
     lost = [name for name, tensor in zip(names, tensors, strict=True) if strided_uneven(tensor)]
     if lost:
         warnings.warn(
-            f"torch.distributed.checkpoint writes wrong rows of {_some(lost)}: tensor parallelism "
+            f"torch.distributed.checkpoint writes wrong rows of {some(lost)}: tensor parallelism "
             "and FSDP cut the same dim into parts of different sizes, which torch's metadata do "
             "not describe. Use optimizer.save(dir, step, model=True) instead; a state dict that "
             "each rank saves and loads for itself is right, too",
             stacklevel=3,
         )
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 def drop_stale(slots: Sequence[Slot], states: MutableMapping[Any, Any]) -> None:
@@ -139,7 +151,7 @@ def drop_stale(slots: Sequence[Slot], states: MutableMapping[Any, Any]) -> None:
     if trained and fresh:
         warnings.warn(
             f"{trained} tensors with state have left the optimizer, and their state with them; "
-            f"{_some(fresh)} begins without. To keep state when parameters are swapped, "
+            f"{some(fresh)} begins without. To keep state when parameters are swapped, "
             "pass it through state_dict and load_state_dict, or optimizer.save and load",
             stacklevel=4,
         )
@@ -157,16 +169,23 @@ def uncount(states: MutableMapping[Any, Any]) -> None:
 class Places:
     """Where the state of all parameters is: looked at in every step, so it is made for that."""
 
-    def __init__(self, slots: Sequence[Slot], states: Sequence[MutableMapping[str, Any]]) -> None:
-        self._size = 4 * len(slots)
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        states: Sequence[MutableMapping[str, Any]],
+        with_lists: bool = True,
+    ) -> None:
+        self._size = len(_ORDER) * len(slots)
         self._sharded = any(slot.sharded for slot in slots)
         self._entries: list[tuple[MutableMapping[str, Any], str]] = []
         self._indices: list[int] = []
         self._names: list[str] = []
         for i, (slot, state) in enumerate(zip(slots, states, strict=True)):
-            for key in (*TENSORS[slot.rule], *(("step",) if TENSORS[slot.rule] else ())):
+            for key in keys_of(slot):
+                if key == SECOND and has_list(slot) and not with_lists:
+                    continue
                 self._entries.append((state, key))
-                self._indices.append(4 * i + _ORDER[key])
+                self._indices.append(len(_ORDER) * i + _ORDER[key])
                 self._names.append(f"{key} of param '{slot.name}'")
 
     def check_apart(self) -> None:
@@ -183,7 +202,7 @@ class Places:
         return [getattr(each, "_local_tensor", each) for each in found] if self._sharded else found
 
     def table(self, addresses: Sequence[int]) -> list[int]:
-        """For the C engine: momentum, exp_avg, exp_avg_sq, step of every parameter; 0: none."""
+        """For the C engine: the addresses of every parameter in its order; 0: none."""
         out = [0] * self._size
         for index, address in zip(self._indices, addresses, strict=True):
             out[index] = address

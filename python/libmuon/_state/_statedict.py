@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ from .. import _fields
 from .._engine import Slot
 from .._errors import ArgumentError
 from . import _state
+from ._lists import SECOND, has_list
+from ._lists import fit as fit_list
 
 # What stays the optimizer's own, whatever was saved: who its parameters are, and how they are cut
 # into matrices.
@@ -42,6 +45,9 @@ def load(
     loaded: list[dict[str, Any] | None] = []
     for slot, key in zip(slots, ids, strict=True):
         momentum_dtype = settings[slot.group].get("momentum_dtype", "f32")
+        if slot.rule == "muon":
+            second = settings[slot.group].get("second_moment", slot.second_moment)
+            slot = replace(slot, second_moment=second)
         current = state.get(slot.tensor, {})
         loaded.append(_load_one(slot, saved.get(key), current, momentum_dtype, device))
     known = set(ids)
@@ -125,19 +131,22 @@ def _load_one(
         return None
     if slot.rule == "frozen":
         return copy.deepcopy(dict(saved))
-    needed = _state.TENSORS[slot.rule]
+    needed = _state.tensors_of(slot)
     for key in (*needed, "step"):
         if key not in saved:
             raise ArgumentError(
                 f"param '{slot.name}' is trained by {slot.rule}: its state in the state dict has "
                 f"no '{key}', only {', '.join(repr(name) for name in saved)}"
             )
-    dtype = _state.dtype_of(slot.rule, momentum_dtype)
     out: dict[str, Any] = {}
     for key, value in saved.items():
         if key in needed:
             to = device or slot.local(current.get(key, slot.tensor)).device
+            dtype = _state.dtype_of(key, momentum_dtype)
             out[key] = _copied(slot, key, value, dtype, to)
+        elif key == SECOND and has_list(slot):
+            fitted = fit_list(slot, value)
+            out[key] = fitted.clone() if fitted is value else fitted
         elif key == _state.MASTER:
             out[key] = _copied(slot, key, value, torch.float32, torch.device("cpu"))
         elif key == "step":
