@@ -14,7 +14,7 @@ from ._errors import ArgumentError
 from ._host._host import HostEngine
 from ._host._offload import OffloadEngine
 from ._ranks import _layout
-from ._state import _state
+from ._state import _lists, _state
 
 if TYPE_CHECKING:
     from ._ranks._world import World
@@ -62,8 +62,13 @@ def _check_memory(slots: Sequence[Slot]) -> None:
         _logger.warning("no parameter requires a gradient: steps change nothing")
 
 
-def make_engine(groups: Groups, options: Options, state: States, world: World | None) -> Engine:
-    """Collective with several ranks: what is wrong on one of them is an exception on all."""
+def make_engine(
+    groups: Groups, options: Options, state: States, world: World | None, held: _lists.Held
+) -> Engine:
+    """Collective with several ranks: what is wrong on one of them is an exception on all.
+
+    `held` says what is in lists of second moments, and then what is in them now.
+    """
     slots: list[Slot] = []
     kind, layouts, problem = "", None, None
     try:
@@ -82,12 +87,13 @@ def make_engine(groups: Groups, options: Options, state: States, world: World | 
     elif problem:
         raise problem
     _state.drop_stale(slots, state)
+    _lists.drop_stale(slots, held)
     config = _model.config_of(groups, slots, options)
     if layouts:
         config["meshes"] = layouts.meshes
     states = [state[slot.tensor] if slot.rule != "frozen" else {} for slot in slots]
     dtypes = [group["momentum_dtype"] for group in groups]
-    engine = _make(kind, options, world, slots, config, states, dtypes)
+    engine = _make(kind, options, world, slots, config, states, dtypes, held)
     if world and layouts:
         _layout.check(engine.plan, layouts, world.rank)
     return engine
@@ -125,6 +131,7 @@ def _make(
     config: dict[str, Any],
     states: list[Any],
     dtypes: list[str],
+    held: _lists.Held,
 ) -> Engine:
     if kind != "offload":
         for state in states:
@@ -132,12 +139,14 @@ def _make(
     if kind != "device":
         make = OffloadEngine if kind == "offload" else HostEngine
         if world is None:
-            return make(slots, config, states, dtypes)
-        return make(slots, config, states, dtypes, world.transport, world.agree)
+            return make(slots, config, states, dtypes, held=held)
+        return make(
+            slots, config, states, dtypes, world.transport, world.agree, world.exchange, held
+        )
     from ._device._device import DeviceEngine  # few need it, and an import takes time
 
     given = {key: options[key] for key in _model.DEVICE if key in options}
     if world:
         given.update(process_group=options.get("process_group"), transport=world.transport)
-        given.update(agree=world.agree, ranks=world.size, rank=world.rank)
-    return DeviceEngine(slots, config, states, dtypes, **given)
+        given.update(agree=world.agree, ranks=world.size, rank=world.rank, exchange=world.exchange)
+    return DeviceEngine(slots, config, states, dtypes, held=held, **given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from . import _core
-from ._errors import ArgumentError
+from ._errors import ArgumentError, Error
 
 DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16"}
 GRAD_DTYPES = {**DTYPES, torch.float16: "f16"}
@@ -154,6 +154,22 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Frees what it holds."""
+
+
+def prepare(
+    agree: Callable[[Error | None], None] | None, *preparations: Callable[[], None]
+) -> None:
+    """What a rank does without the others; `agree` raises on all of them if one has a problem."""
+    problem: Error | None = None
+    try:
+        for each in preparations:
+            each()
+    except Error as error:
+        problem = error
+    if agree:
+        agree(problem)
+    elif problem:
+        raise problem
 
 
 def grad_dtype(tensor: torch.Tensor) -> torch.dtype:

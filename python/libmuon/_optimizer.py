@@ -84,6 +84,7 @@ class Muon(torch.optim.Optimizer):
         self._world: World | None = None
         self._signature: _model.Signature | None = None
         self._process = os.getpid()
+        self._held: _lists.Held = {}  # what is in lists of second moments, where that is known
         self.last: StepResult | None = None
 
     # ---- Groups
@@ -188,7 +189,7 @@ class Muon(torch.optim.Optimizer):
             groups, options = self.param_groups, self._options
             if self._world is None:
                 self._world = _build.open_world(groups, options)
-            self._engine = _build.make_engine(groups, options, self.state, self._world)
+            self._engine = _build.make_engine(groups, options, self.state, self._world, self._held)
             self._signature = _model.Signature(self.param_groups, self.state)
             self._process = os.getpid()
         return self._engine
@@ -344,6 +345,7 @@ class Muon(torch.optim.Optimizer):
         self._drop_engine()
         device = torch.device("cpu") if self._options.get("offload") else None
         _statedict.load(slots, self.param_groups, self.state, state_dict, device)
+        self._held.clear()
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 

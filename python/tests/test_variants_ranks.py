@@ -20,15 +20,15 @@ ELEMENTS = {"second_moment": "elements", "cautious_decay": True}
 VARIANTS = [ROWS, LONG, ELEMENTS]
 
 
-def all_layouts(ranks: int) -> list[str]:
+def all_layouts(ranks: int, **options) -> list[str]:
     """What is different on this rank from one process; of lists every rank has its own part."""
     different = []
     for variant in VARIANTS:
-        expected = train_layout(lambda tensor: tensor, torch.float32, **variant)
+        expected = train_layout(lambda tensor: tensor, torch.float32, **variant, **options)
         for layout in LAYOUTS:
             if LAYOUTS[layout][0] != ranks:
                 continue
-            found = on_rank(layout, torch.float32, **variant)
+            found = on_rank(layout, torch.float32, **variant, **options)
             different += [
                 f"{layout}, {variant}: {key}"
                 for key in expected
@@ -41,6 +41,15 @@ def all_layouts(ranks: int) -> list[str]:
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_every_layout_has_the_bits_of_one_process(ranks):
     assert run_ranks(ranks, all_layouts, ranks, timeout=400) == [[]] * ranks
+
+
+def device_layouts(ranks: int) -> list[str]:
+    return all_layouts(ranks, engine="device", batched=False)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_on_the_device_one_matrix_at_a_time_has_the_values_of_one_process(ranks):
+    assert run_ranks(ranks, device_layouts, ranks, timeout=400) == [[]] * ranks
 
 
 # ---- From ranks to ranks
@@ -59,10 +68,10 @@ def whole_weights(optimizer):
     return [whole(p.detach()).clone() for p in params_of(optimizer)]
 
 
-def moved(ranks: int, kind: str, path: str, load: bool) -> list[torch.Tensor]:
+def moved(ranks: int, kind: str, engine: str, path: str, load: bool) -> list[torch.Tensor]:
     """The weights after four steps; the first two are from, or go to, a checkpoint."""
     place = sharded(ranks) if ranks > 1 else lambda tensor: tensor
-    optimizer = make(place, second_moment=kind)
+    optimizer = make(place, second_moment=kind, engine=engine, batched=False)
     if load:
         optimizer.load(path, model=True)
     for number in range(3 if load else 1, 5):
@@ -72,12 +81,13 @@ def moved(ranks: int, kind: str, path: str, load: bool) -> list[torch.Tensor]:
     return whole_weights(optimizer)
 
 
+@pytest.mark.parametrize("engine", ["host", "device"])
 @pytest.mark.parametrize("kind", ["rows", "elements"])
-def test_checkpoints_move_them_to_other_ranks(kind, tmp_path):
-    for first, then in ((3, 2), (2, 1), (1, 3)):
+def test_checkpoints_move_them_to_other_ranks(kind, engine, tmp_path):
+    for first, then in ((3, 2), (2, 1)):
         path = str(tmp_path / f"{first}")
         results = [
-            run_ranks(ranks, moved, ranks, kind, path, load)[0]
+            run_ranks(ranks, moved, ranks, kind, engine, path, load)[0]
             for ranks, load in ((first, False), (then, True))
         ]
         assert all(map(torch.equal, *results))
@@ -123,3 +133,47 @@ def test_a_state_dict_of_lists_is_for_the_rank_that_made_it():
         assert same
         assert not at_save
         assert not at_load
+
+
+def thawed(engine: str) -> tuple[list[bool], bool]:
+    """Whether a step has the bits of one process after parameters were frozen for a while.
+
+    Other ranks own the matrices then; also whether that was so.
+    """
+    ends, owners = [], []
+    for place in (sharded(2), lambda tensor: tensor):
+        optimizer = make(place, second_moment="rows", engine=engine, batched=False)
+        for number in range(1, 5):
+            for p in params_of(optimizer)[1:4]:
+                p.requires_grad_(number not in (2, 3))
+            step(optimizer, number, place)
+            owners.append([m["owner"] for m in optimizer.plan.matrices() if m["param"] == 4])
+        ends.append(whole_weights(optimizer))
+    return [torch.equal(*pair) for pair in zip(*ends, strict=True)], owners[0] != owners[1]
+
+
+@pytest.mark.parametrize("engine", ["host", "device"])
+def test_they_follow_their_matrices_to_other_owners(engine):
+    assert run_ranks(2, thawed, engine) == [([True] * 5, True)] * 2
+
+
+def from_one(engine: str) -> list[bool]:
+    """Whether ranks go on with the state dict of one process, which has all second moments."""
+    place, alone = sharded(2), make(second_moment="rows", engine=engine, batched=False)
+    for number in (1, 2):
+        step(alone, number)
+    optimizer = make(place, second_moment="rows", engine=engine, batched=False)
+    optimizer.load_state_dict(alone.state_dict())
+    for p, q in zip(params_of(optimizer), params_of(alone), strict=True):
+        p.data.copy_(place(q.detach()))
+    step(alone, 3)
+    step(optimizer, 3, place)
+    return [
+        torch.equal(a, b)
+        for a, b in zip(whole_weights(optimizer), whole_weights(alone), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("engine", ["host", "device"])
+def test_the_state_dict_of_one_process_is_cut(engine):
+    assert run_ranks(2, from_one, engine) == [[True] * 5] * 2

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._variants import decay_of
+from ._update import decay
 
 
 def update(
@@ -44,5 +44,5 @@ def update(
     torch._foreach_add_(below, group["adam_eps"])
     change = torch._foreach_mul(averages, rate)
     torch._foreach_div_(change, below)
-    torch._foreach_mul_(weights, 1 - decay_of(group))
+    decay(weights, averages, group)
     torch._foreach_sub_(weights, change)

@@ -14,25 +14,25 @@ import logging
 import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from .. import _core, _fields
-from .._engine import Known, Slot, StepResult
+from .._engine import Known, Slot, StepResult, prepare
 from .._errors import ArgumentError, Error
 from .._host._host_copy import HostCopy
 from .._ranks import _layout
-from .._state import _state
-from . import _adamw, _lion, _momentum, _variants
+from .._state import _lists, _state
+from . import _adamw, _lion, _momentum, _stages, _update, _variants
 from ._agreement import Agreement, Verdict, compare_plans
 from ._device_result import Clock, DeviceResult, Late
 from ._momentum import as_f32
 from ._ns import NewtonSchulz, precision
 from ._qk_clip import QKClip
-from ._waves import Batch, Waves
+from ._waves import Batch, Key, Waves
 from ._weights import Weights
 
 _logger = logging.getLogger("libmuon")
@@ -43,6 +43,14 @@ _MACHINE = {
     "bandwidth": 40e9,
     "ranks_per_node": 8,
 }
+
+
+class _Method(NamedTuple):
+    """What becomes of matrices that are alike, and the factor on lr."""
+
+    newton_schulz: NewtonSchulz
+    stages: _stages.Stages | None
+    factor: float
 
 
 def _log_skip(values: Mapping[str, Any]) -> None:
@@ -70,14 +78,16 @@ class DeviceEngine:
         process_group: Any = None,
         transport: Any = None,
         agree: Callable[[Error | None], None] | None = None,
+        exchange: Callable[[Any], list[Any]] | None = None,
         ranks: int = 1,
         rank: int = 0,
         compute_dtype: str = "f32",
         batched: bool = True,
+        held: _lists.Held | None = None,
     ) -> None:
-        """`slots` to `momentum_dtypes` are as for the engine on the CPU. With more than one rank,
-        it is collective over `process_group`; checkpoints use `transport`, and `agree` raises on
-        all ranks if one has a problem."""
+        """`slots` to `momentum_dtypes`, `exchange` and `held` are as for the engine on the CPU.
+        With more than one rank, it is collective over `process_group`; checkpoints use `transport`,
+        and `agree` raises on all ranks if one has a problem."""
         self._slots, self._states = slots, states
         self._restored: list[dict[str, Any]] = []
         self._group, self._rank, self._ranks = process_group, rank, ranks
@@ -89,15 +99,10 @@ class DeviceEngine:
         self._skipped_steps = 0
         self._config, self._transport = config, transport
         self._wire = torch.bfloat16 if config.get("wire") == "bf16" else torch.float32
-        problem: Error | None = None
-        try:
-            self._prepare()
-        except Error as error:
-            problem = error
-        if agree:
-            agree(problem)
-        elif problem:
-            raise problem
+        self._lists: _lists.Lists | None = None  # of second moments, once there is a plan
+        self._held: _lists.Held = {} if held is None else held
+        self._exchange = exchange
+        prepare(agree, self._prepare)
         self._moving = compare_plans(
             self.plan.hash, self._settings, self._waves.elements_sent, process_group, ranks
         )
@@ -111,8 +116,11 @@ class DeviceEngine:
             rank,
             ranks,
         )
+        if any(map(_lists.has_list, slots)):
+            self._lists = _lists.Lists(slots, self.plan, rank)
+            prepare(agree, lambda: self._make_state(exchange))
         self._qk_clip = QKClip(self.plan, config, slots, self._device, process_group, ranks)
-        self._methods: dict[tuple[int, int, int, bool], tuple[NewtonSchulz, float]] = {}
+        self._methods: dict[Key, _Method] = {}
 
     # ---- Creation
 
@@ -125,7 +133,7 @@ class DeviceEngine:
             )
         for index, settings in enumerate(self._settings):
             _variants.check(settings, index)
-        slots, rank = self._slots, self._rank
+        slots = self._slots
         self._device = self._common_device()
         self._make_state()
         # It multiplies whole matrices: what members of a team would exchange is in no route.
@@ -135,11 +143,16 @@ class DeviceEngine:
         if self._device.type != "cpu":
             config.setdefault("machine", _MACHINE)
         self.plan = _core.Plan(config, [slot.spec for slot in slots])
-        self._weights = Weights(self.plan, rank, slots, self._states, int(config.get("seed") or 0))
-        staged = self._weights.are_staged()
-        self._waves = Waves(self.plan, rank, slots, staged, self._wire, self._device)
+        self._make_waves()
         self._matrices = self.plan.matrices()
         self._traffic = self._waves.traffic()
+
+    def _make_waves(self) -> None:
+        slots, rank, seed = self._slots, self._rank, int(self._config.get("seed") or 0)
+        self._lands = [s.rule == "muon" and _update.lands(self._settings[s.group]) for s in slots]
+        self._weights = Weights(self.plan, rank, slots, self._states, seed)
+        staged = self._weights.are_staged()
+        self._waves = Waves(self.plan, rank, slots, staged, self._lands, self._wire, self._device)
 
     def _common_device(self) -> torch.device:
         devices: dict[torch.device, str] = {}
@@ -153,10 +166,14 @@ class DeviceEngine:
             )
         return next(iter(devices), torch.device("cpu"))
 
-    def _make_state(self) -> None:
+    def _make_state(self, exchange: Callable[[Any], list[Any]] | None = None) -> None:
         for slot, state in zip(self._slots, self._states, strict=True):
             _state.make(slot, state, self._momentum_dtypes[slot.group], self._device)
-        self._places = _state.Places(self._slots, self._states)
+        if self._lists is None:
+            _lists.check(self._slots, self._states)
+        else:
+            self._lists.arrange(self._states, self._held, exchange, self._device)
+        self._places = _state.Places(self._slots, self._states, self._lists is not None)
         self._places.check_apart()
         self._tensors = self._places.tensors()
 
@@ -177,21 +194,23 @@ class DeviceEngine:
             before = self._settings[index]
             if any(settings[key] != before[key] for key in settings if key != "lr"):
                 self._methods.clear()
+        lands = [s.rule == "muon" and _update.lands(self._settings[s.group]) for s in self._slots]
+        if lands != self._lands:
+            self._make_waves()
 
     @property
     def _settings(self) -> list[dict[str, Any]]:
         return self._watch.settings
 
-    def _method_of(self, batch: Batch) -> tuple[NewtonSchulz, float]:
-        """How a batch is orthogonalized, and the factor on lr."""
-        key = (batch.group, batch.rows, batch.cols, batch.is_transposed)
+    def _method_of(self, key: Key) -> _Method:
+        """How matrices that are alike are orthogonalized."""
         found = self._methods.get(key)
         if found is None:
-            schedule = _core.schedule(self._settings[batch.group], *key[1:])
-            method = NewtonSchulz(
-                schedule, batch.rows, batch.cols, self._compute_dtype, self._device.type
-            )
-            found = self._methods[key] = (method, schedule["factor"])
+            settings = self._settings[key[0]]
+            schedule = _core.schedule(settings, *key[1:])
+            method = NewtonSchulz(schedule, *key[1:3], self._compute_dtype, self._device.type)
+            stages = _stages.of(settings, *key[1:])
+            found = self._methods[key] = _Method(method, stages, schedule["factor"])
         return found
 
     # ---- A step
@@ -347,6 +366,7 @@ class DeviceEngine:
                 updates,
                 self._settings[group],
                 scales[group],
+                self._steps(params) if self._settings[group]["bias_correction"] else [],
             )
             if self._wire != torch.float32:
                 for u in updates:
@@ -355,6 +375,10 @@ class DeviceEngine:
         wave.pack.run(torch._foreach_copy_, active)
         if wave.gather and self._moving[index]:
             wave.gather.start(self._group)
+
+    def _steps(self, params: list[int]) -> list[int]:
+        """The number of this step for each of them, from 1."""
+        return [int(self._states[i]["step"]) + 1 for i in params]
 
     def _compute(self, index: int, active: list[bool] | None, sums: Tensor, clock: Clock) -> None:
         wave = self._waves.list[index]
@@ -371,17 +395,40 @@ class DeviceEngine:
         clock.lap("scatter")
 
     def _orthogonalize(self, batch: Batch, active: list[bool] | None, sums: Tensor) -> None:
-        method, factor = self._method_of(batch)
-        rate = self._settings[batch.group]["lr"] * factor
+        settings = self._settings[batch.group]
+        method, stages, factor = self._method_of(batch.key)
+        rate = settings["lr"] * factor
+        # What lands is multiplied by its rate there, when nothing else has to be done with O.
+        scale = 1.0 if _update.lands(settings) else rate
         chosen = [i for i, param in enumerate(batch.params) if active is None or active[param]]
         if len(chosen) == len(batch.params) and self._batched:
-            parts = torch.split(batch.matrices, batch.at_once)
+            parts = [
+                (batch.matrices[i : i + batch.at_once], batch.indices[i : i + batch.at_once])
+                for i in range(0, len(chosen), batch.at_once)
+            ]
         else:
-            parts = tuple(batch.matrices[i] for i in chosen)
-        for part in parts:
-            norms, finite = method.run(part, rate)
+            parts = [(batch.matrices[i], [batch.indices[i]]) for i in chosen]
+        for part, indices in parts:
+            norms, finite = self._run(method, part, scale, stages, indices)
             sums[0] += (torch.where(finite, norms, 0) * rate).square().sum()
             sums[1] += (~finite).sum()
+
+    def _run(
+        self,
+        method: NewtonSchulz,
+        part: Tensor,
+        scale: float,
+        stages: _stages.Stages | None,
+        indices: list[int],
+    ) -> tuple[Tensor, Tensor]:
+        """Some matrices; their second moments are views of lists."""
+        if stages is None or not stages.has_second or self._lists is None:
+            return method.run(part, scale, stages)
+        views = [self._lists.view(self._states, self._matrices[index]) for index in indices]
+        second = torch.stack(views) if part.ndim == 3 else views[0].clone()
+        result = method.run(part, scale, stages, second)
+        torch._foreach_copy_(views, list(second.view(len(views), -1)))
+        return result
 
     def _leave(self, index: int, active: list[bool] | None, clock: Clock) -> None:
         wave = self._waves.list[index]
@@ -392,14 +439,34 @@ class DeviceEngine:
             settings = self._settings[group]
             for param in params:
                 self._weights.load(param)
-            decay = 1 - _variants.decay_of(settings)
-            if decay != 1:
-                torch._foreach_mul_([self._weights.flat(param) for param in params], decay)
+            if _update.lands(settings):
+                torch._foreach_zero_([_present(self._waves.landed[i]) for i in params])
+            else:
+                _update.decay([self._weights.flat(i) for i in params], [], settings)
         wave.change.run(torch._foreach_sub_, active)
-        for params in self._chosen(wave.last, active).values():
+        wave.land.run(torch._foreach_copy_, active)
+        for group, params in self._chosen(wave.last, active).items():
+            if _update.lands(self._settings[group]):
+                self._change(params, self._settings[group])
             for param in params:
                 self._weights.store(param)
         clock.lap("update")
+
+    def _change(self, params: list[int], settings: Mapping[str, Any]) -> None:
+        """Weights of a group, by all of O, which has landed."""
+        landed = [_present(self._waves.landed[i]) for i in params]
+        if settings["second_moment"] == "elements":
+            for param, o in zip(params, landed, strict=True):
+                slot, state = self._slots[param], self._states[param]
+                _update.divide(o, slot.local(state[_lists.SECOND]).view(-1), settings)
+        weights = [self._weights.flat(i) for i in params]
+        _update.decay(weights, landed, settings)
+        places = [place for i in params for place in self._waves.places[i]]
+        if places:
+            keys = [self._waves.key_of(index) for index, _ in places]
+            rates = [settings["lr"] * self._method_of(key).factor for key in keys]
+            torch._foreach_mul_([place for _, place in places], rates)
+        torch._foreach_sub_(weights, landed)
 
     # ---- AdamW and Lion
 
@@ -447,7 +514,17 @@ class DeviceEngine:
     def _on_host(self, is_separate: bool = False) -> HostCopy:
         config = {**self._config, "groups": self._settings}
         dtypes, transport = self._momentum_dtypes, self._transport
-        return HostCopy(self._slots, config, self._states, dtypes, transport, is_separate)
+        return HostCopy(
+            self._slots,
+            config,
+            self._states,
+            dtypes,
+            transport,
+            is_separate,
+            lists=self._lists,
+            held=self._held,
+            exchange=self._exchange,
+        )
 
     def save(
         self, dir: str, step: int, model: bool, metadata: dict[str, str], keep: int, replace: bool

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._variants import decay_of
+from ._update import decay
 
 
 def update(
@@ -26,6 +26,6 @@ def update(
     torch._foreach_sign_(direction)
     torch._foreach_mul_(change, 1 - group["beta2"])
     torch._foreach_add_(averages, change)
-    torch._foreach_mul_(weights, 1 - decay_of(group))
+    decay(weights, direction, group)
     torch._foreach_mul_(direction, group["lr"])
     torch._foreach_sub_(weights, direction)

@@ -23,9 +23,11 @@ def update(
     updates: Sequence[Tensor | None],
     group: Mapping[str, Any],
     scale: float,
+    steps: Sequence[int],
 ) -> None:
     """M = mu M + G, or M + (1 - mu)(G - M), for parameters of a group; `scale` is for gradients.
-    Then U where it is wanted, of the same number of elements."""
+    Then U where it is wanted, of the same number of elements; `steps` (from 1) corrects its bias.
+    """
     mu = group["momentum"]
     is_ema = group["momentum_form"] == "ema"
     g = [as_f32(grad) for grad in grads]
@@ -47,8 +49,22 @@ def update(
         return
     g, m, u = ([each[k] for each in wanted] for k in range(3))
     torch._foreach_copy_(u, m)
-    if group["nesterov"]:
+    if group["bias_correction"]:
+        counted = [step for step, each in zip(steps, updates, strict=True) if each is not None]
+        _correct(u, g, mu, group["nesterov"], counted)
+    elif group["nesterov"]:
         if is_ema:
             torch._foreach_sub_(u, g)
         torch._foreach_mul_(u, mu)
         torch._foreach_add_(u, g)
+
+
+def _correct(
+    u: list[Tensor], g: list[Tensor], mu: float, nesterov: bool, steps: Sequence[int]
+) -> None:
+    """U from M and G, each divided by the sum of its weights."""
+    if not nesterov:
+        torch._foreach_mul_(u, [1 / (1 - mu**step) for step in steps])
+        return
+    torch._foreach_mul_(u, [mu / (1 - mu ** (step + 1)) for step in steps])
+    torch._foreach_add_(u, torch._foreach_mul(g, [(1 - mu) / (1 - mu**step) for step in steps]))

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._stages import Stages
+
 _DTYPES = {"f32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
 _PRECISIONS = {"f32": "ieee", "tf32": "tf32", "bf16": "ieee"}
 _BACKENDS: tuple[Any, ...] = (
@@ -69,22 +71,29 @@ class NewtonSchulz:
         direct = steps * ((1 + share) * wide + share * square)
         return algorithm in ("gram", "symmetric") and gram < direct
 
-    def run(self, u: Tensor, rate: float) -> tuple[Tensor, Tensor]:
+    def run(
+        self, u: Tensor, rate: float, stages: Stages | None = None, second: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Replaces every matrix U of [batch, rows, cols] (or a single one) by rate times O.
 
         A matrix whose U or O has a NaN or infinity becomes zero. Returns the norm of every O and
-        whether it was finite, without waiting for the device.
+        whether it was finite, without waiting for the device. `second` is changed by the stages.
         """
+        came = stages.before(u) if stages else None
         norm = torch.linalg.vector_norm(u, dim=(-2, -1), keepdim=True, dtype=torch.float64)
         x, r = self._normalized(u, norm)
         wide = self._gram(x, r) if self.is_gram else self._standard(x, r)
         result = wide.mT if self._tall else wide
+        if stages:
+            result = u.copy_(result)
+            stages.after(u, came, second)
         norm_of_result = torch.linalg.vector_norm(
             result, dim=(-2, -1), keepdim=True, dtype=torch.float64
         )
         finite = norm.isfinite() & norm_of_result.isfinite()
         u.copy_(result)
-        u.mul_(rate)
+        if rate != 1:
+            u.mul_(rate)
         u.masked_fill_(~finite, 0)
         return norm_of_result.flatten(), finite.flatten()
 

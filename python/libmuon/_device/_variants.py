@@ -15,9 +15,11 @@ _COMPUTED = {
     *("rule", "lr", "weight_decay", "clip", "momentum", "nesterov", "momentum_form"),
     *("momentum_dtype", "lr_mode", "lr_scale", "coefficients", "ns_steps", "algorithm", "ns_eps"),
     *("eps_mode", "normalization", "norm_scale", "polar_lower", "polar_safety", "polar_cushion"),
-    *("beta1", "beta2", "adam_eps", "adam_eps_mode", "decay_form"),
+    *("beta1", "beta2", "adam_eps", "adam_eps_mode", "decay_form", "cautious_decay"),
+    *("bias_correction", "equalize", "adaptive", "renormalize"),
+    *("second_moment", "second_beta", "second_eps", "second_eps_mode"),
 }
-_REFUSED_WORDS = {"decay_form": ("l2",)}
+_REFUSED_WORDS = {"decay_form": ("l2",), "second_moment": ("matrix",)}
 
 
 def check(settings: Mapping[str, Any], index: int) -> None:

@@ -22,6 +22,7 @@ from ._collectives import Transit
 from ._workspace import Workspace, aligned
 
 _AT_ONCE = 1 << 25  # elements
+Key = tuple[int, int, int, bool]  # of matrices that are orthogonalized alike
 
 
 class Piece(NamedTuple):
@@ -94,8 +95,13 @@ class Batch:
     cols: int
     is_transposed: bool
     params: list[int] = field(default_factory=list)
+    indices: list[int] = field(default_factory=list)  # of its matrices, in the plan
     offset: int = 0  # in the wave's matrices
     matrices: Tensor = field(init=False)  # [batch, rows, cols]
+
+    @property
+    def key(self) -> Key:
+        return self.group, self.rows, self.cols, self.is_transposed
 
     @property
     def stride(self) -> int:
@@ -120,6 +126,7 @@ class Wave:
     pack_back: Moves = field(default_factory=Moves)  # O to messages
     scatter: Transit | None = None
     change: Moves = field(default_factory=Moves)  # weights, by O from messages and matrices
+    land: Moves = field(default_factory=Moves)  # the same O to memory of its own
 
 
 def _enters(wave: int) -> int:
@@ -149,6 +156,7 @@ class Waves:
 
     `updates[i]` is U of parameter i where this rank sends or uses it, and `staged[i]` an f32 copy
     of a weight that cannot change in place; both are flat, and None where they are not needed.
+    So is `landed[i]`, all of O of a parameter whose weights do not change piece by piece.
     """
 
     def __init__(
@@ -157,6 +165,7 @@ class Waves:
         rank: int,
         slots: Sequence[Slot],
         is_staged: Sequence[bool],
+        lands: Sequence[bool],
         wire: torch.dtype,
         device: torch.device,
     ) -> None:
@@ -165,6 +174,7 @@ class Waves:
         self._matrices = plan.matrices()
         self._slots = slots
         self._wire = wire
+        self._lands = lands
         self._pieces = [
             {name: [Piece(*p) for p in route.pieces(w, name)] for name in _LISTS}
             for w in range(route.waves)
@@ -215,22 +225,25 @@ class Waves:
             self.list[w].first.append(param)
             self.list[self._last[param]].last.append(param)
 
+    def key_of(self, index: int) -> Key:
+        """Group, rows, columns and whether it is transposed, of any matrix."""
+        matrix = self._matrices[index]
+        slot = self._slots[matrix["param"]]
+        is_transposed = "transposed" in (slot.spec.get("matrices") or "")
+        return slot.group, matrix["rows"], matrix["cols"], is_transposed
+
     def _batches(self) -> None:
         for w, owned in enumerate(self._owned):
-            batches: dict[tuple[int, int, int, bool], Batch] = {}
-            members: dict[int, list[int]] = {}
+            batches: dict[Key, Batch] = {}
             for index in owned:
-                matrix = self._matrices[index]
-                slot = self._slots[matrix["param"]]
-                is_transposed = "transposed" in (slot.spec.get("matrices") or "")
-                key = (slot.group, matrix["rows"], matrix["cols"], is_transposed)
+                key = self.key_of(index)
                 batch = batches.setdefault(key, Batch(*key))
-                batch.params.append(matrix["param"])
-                members.setdefault(id(batch), []).append(index)
+                batch.params.append(self._matrices[index]["param"])
+                batch.indices.append(index)
             offset = 0
             for batch in batches.values():
                 batch.offset = offset
-                for i, index in enumerate(members[id(batch)]):
+                for i, index in enumerate(batch.indices):
                     self._place[index] = (w, offset + i * batch.stride)
                 offset += len(batch.params) * batch.stride
             self.list[w].batches = list(batches.values())
@@ -262,6 +275,8 @@ class Waves:
                 reserve("u", param, elements, _enters(w), _enters(last))
             if is_staged[param]:
                 reserve("stage", param, elements, _leaves(w), _leaves(last))
+            if self._lands[param]:
+                reserve("land", param, elements, _leaves(w), _leaves(last))
         for w, wave in enumerate(self.list):
             size = sum(len(batch.params) * batch.stride for batch in wave.batches)
             reserve("matrices", w, size, _enters(w), _leaves(w))
@@ -276,6 +291,7 @@ class Waves:
         count = len(self._slots)
         self.updates = [self._memory.get(("u", i)) for i in range(count)]
         self.staged = [self._memory.get(("stage", i)) for i in range(count)]
+        self.landed = [self._memory.get(("land", i)) for i in range(count)]
 
     def _in_matrix(self, piece: Piece) -> Place:
         wave, offset = self._place[piece.matrix]
@@ -324,15 +340,21 @@ class Waves:
 
     def bind(self, weights: Sequence[Tensor | None]) -> None:
         """Prepares the changes of weights: flat f32 memory of every parameter's shard."""
+        # Of `landed[i]`: the parts of every matrix.
+        self.places: list[list[tuple[int, Tensor]]] = [[] for _ in self._slots]
         for w, wave in enumerate(self.list):
-            wave.change = Moves()
+            wave.change, wave.land = Moves(), Moves()
             for name in ("scatter_receive", "local"):
                 for piece in self._pieces[w][name]:
-                    memory = weights[piece.param]
+                    landed = self.landed[piece.param]
+                    memory = weights[piece.param] if landed is None else landed
                     assert memory is not None
                     to = Place(memory, piece.shard_offset, piece.shard_stride)
                     is_local = name == "local"
                     source = (
                         self._in_matrix(piece) if is_local else self._in_message(w, name, piece)
                     )
-                    wave.change.add(piece, to, source)
+                    (wave.change if landed is None else wave.land).add(piece, to, source)
+                    if landed is not None:
+                        place = to.view(piece.rows, piece.cols, False)
+                        self.places[piece.param].append((piece.matrix, place))

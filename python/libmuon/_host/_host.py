@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import _core, _fields
-from .._engine import Known, Slot, StepResult
+from .._engine import Known, Slot, StepResult, prepare
 from .._errors import ArgumentError, Error
 from .._ranks import _layout
 from .._state import _lists, _state
@@ -41,8 +41,11 @@ class HostEngine:
         momentum_dtypes: Sequence[str],
         transport: _core.Transport | None = None,
         agree: Callable[[Error | None], None] | None = None,
+        exchange: Callable[[Any], list[Any]] | None = None,
+        held: _lists.Held | None = None,
     ) -> None:
-        """With several ranks, `agree` raises on all of them if one has a problem."""
+        """With several ranks, `agree` raises on all of them if one has a problem, and `exchange`
+        tells each what the others have. `held` says what is in lists of second moments."""
         self._slots = slots
         self._keep: list[torch.Tensor] = []  # what C has addresses of, in a step
         self._trained = [slot for slot in slots if slot.rule != "frozen"]
@@ -52,32 +55,17 @@ class HostEngine:
         self._is_collective = transport is not None
         self._states = states
         self._momentum_dtypes = momentum_dtypes
-        self._lengths: list[int] | None = None  # of lists of second moments, once there is a plan
-        self._agree(agree, self._take_parameters, self._make_state)
+        self._lists: _lists.Lists | None = None  # of second moments, once there is a plan
+        self._held: _lists.Held = {} if held is None else held
+        prepare(agree, self._take_parameters, self._make_state)
         self._watch = _fields.Watch(config["groups"])
         config = {**config, **self._callbacks()}
         specs = [slot.spec for slot in slots]
         self._opt = _core.Optimizer(config, specs, state=self._bound, comm=transport)
         self.plan = self._opt.plan
         if any(map(_lists.has_list, slots)):
-            self._rank = transport.rank if transport else 0
-            self._agree(agree, self._make_lists)
-
-    @staticmethod
-    def _agree(
-        agree: Callable[[Error | None], None] | None, *preparations: Callable[[], None]
-    ) -> None:
-        """What a rank does without the others, who hear of a problem."""
-        problem: Error | None = None
-        try:
-            for prepare in preparations:
-                prepare()
-        except Error as error:
-            problem = error
-        if agree:
-            agree(problem)
-        elif problem:
-            raise problem
+            self._lists = _lists.Lists(slots, self.plan, transport.rank if transport else 0)
+            prepare(agree, lambda: self._make_lists(exchange))
 
     def _callbacks(self) -> dict[str, Any]:
         """Functions that the C optimizer calls; they must not refer to the engine."""
@@ -160,23 +148,22 @@ class HostEngine:
             tensor.copy_(copy, non_blocking=True)
         self._keep.clear()
 
-    def _make_state(self) -> None:
+    def _make_state(self, exchange: Callable[[Any], list[Any]] | None = None) -> None:
         for slot, state in zip(self._slots, self._states, strict=True):
             _state.make(slot, state, self._momentum_dtypes[slot.group], torch.device("cpu"))
-        if self._lengths is None:
+        if self._lists is None:
             _lists.check(self._slots, self._states)
         else:
-            _lists.make(self._slots, self._states, self._lengths)
-        self._places = _state.Places(self._slots, self._states, self._lengths is not None)
+            self._lists.arrange(self._states, self._held, exchange, torch.device("cpu"))
+        self._places = _state.Places(self._slots, self._states, self._lists is not None)
         self._tensors = self._places.tensors()
         self._addresses = _state.addresses(self._tensors)
         self._bound: list[int] | None = self._places.table(self._addresses)
 
-    def _make_lists(self) -> None:
-        """The plan says how long they are: until now C has had lists of its own."""
-        self._lengths = _lists.lengths(self.plan, self._rank, len(self._slots))
+    def _make_lists(self, exchange: Callable[[Any], list[Any]] | None) -> None:
+        """Until now, C has had lists of its own. Collective with `exchange`."""
+        self._make_state(exchange)
         if self._bound is not None:
-            self._make_state()
             self._opt.bind_state(self._bound)
 
     def _rebind(self) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .._engine import Slot
+from .._state._lists import SECOND, Held, Lists, has_list
 from ._host import HostEngine
 
 
@@ -16,7 +19,8 @@ class HostCopy:
     """A C engine on copies.
 
     What is on the CPU already is not copied but used, unless the copies are to be separate: then
-    nothing changes before `return_to_device`.
+    nothing changes before `return_to_device`. Lists of second moments are always separate, because
+    the C engine's plan may have other owners.
     """
 
     def __init__(
@@ -27,28 +31,40 @@ class HostCopy:
         momentum_dtypes: Sequence[str],
         transport: Any,
         is_separate: bool = False,
+        *,
+        lists: Lists | None = None,
+        held: Held | None = None,
+        exchange: Callable[[Any], list[Any]] | None = None,
     ) -> None:
+        """`lists` are those of the device's plan; with several ranks, `exchange` moves them."""
         self._is_separate = is_separate
         self._pairs: list[tuple[Tensor, Tensor]] = []
-        copies: list[Slot] = []
-        copied_states: list[dict[str, Any]] = []
+        self._states, self._lists, self._exchange = states, lists, exchange
+        self._copies: list[Slot] = []
+        self._copied_states: list[dict[str, Any]] = []
+        self._held: Held = {}
         for slot, state in zip(slots, states, strict=True):
             weight = self._copied(slot.local(slot.tensor))
-            copies.append(
-                Slot(
-                    slot.name,
-                    weight,
-                    slot.group,
-                    slot.rule,
-                    slot.shape,
-                    slot.spec,
-                    slot.second_moment,
-                )
+            self._copies.append(replace(slot, tensor=weight))
+            self._copied_states.append(
+                {
+                    key: value.cpu().clone()
+                    if key == SECOND and has_list(slot)
+                    else self._copied(getattr(value, "_local_tensor", value))
+                    for key, value in state.items()
+                }
             )
-            copied_states.append(
-                {key: self._copied(getattr(v, "_local_tensor", v)) for key, v in state.items()}
-            )
-        self.engine = HostEngine(copies, config, copied_states, momentum_dtypes, transport)
+            if held and slot.tensor in held:
+                self._held[weight] = held[slot.tensor]
+        self.engine = HostEngine(
+            self._copies,
+            config,
+            self._copied_states,
+            momentum_dtypes,
+            transport,
+            exchange=exchange,
+            held=self._held,
+        )
 
     def _copied(self, tensor: Tensor) -> Tensor:
         local = tensor.detach()
@@ -56,9 +72,18 @@ class HostCopy:
         return self._pairs[-1][1]
 
     def return_to_device(self) -> None:
-        """Gives the originals what the engine has changed."""
+        """Gives the originals what the engine has changed; collective if there are lists."""
         for tensor, copy in self._pairs:
             tensor.copy_(copy)
+        if self._lists is None:
+            return
+        back = self._lists.of(self._copies)
+        back.arrange(self._copied_states, self._held, self._exchange, torch.device("cpu"))
+        for slot, state, copied in zip(
+            self._copies, self._states, self._copied_states, strict=True
+        ):
+            if has_list(slot):
+                state[SECOND].copy_(copied[SECOND])
 
     def __enter__(self) -> HostCopy:
         return self

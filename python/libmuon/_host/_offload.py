@@ -6,7 +6,7 @@ back. State may be in a file, of which a part is in memory at any time.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -35,9 +35,10 @@ class OffloadEngine(HostEngine):
         states: Sequence[MutableMapping[str, Any]],
         momentum_dtypes: Sequence[str],
         *others: Any,
+        **named: Any,
     ) -> None:
         self.in_file = config.get("offload_dir") is not None
-        super().__init__(slots, config, states, momentum_dtypes, *others)
+        super().__init__(slots, config, states, momentum_dtypes, *others, **named)
         if self.in_file:
             self._leave_memory()
 
@@ -113,12 +114,14 @@ class OffloadEngine(HostEngine):
 
     # ---- State in a file
 
-    def _make_state(self) -> None:
+    def _make_state(self, exchange: Callable[[Any], list[Any]] | None = None) -> None:
         """A new run whose state goes to a file never has it in memory."""
         if self.in_file and not any("step" in state for state in self._states):
             self._tensors, self._bound = [], None
+            if self._lists is not None:
+                self._lists.start(self._held, exchange)
         else:
-            super()._make_state()
+            super()._make_state(exchange)
 
     def _rebind(self) -> None:
         if not self.in_file:
