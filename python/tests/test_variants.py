@@ -14,7 +14,21 @@ from torch.distributed.checkpoint.state_dict import (
     get_optimizer_state_dict,
     set_optimizer_state_dict,
 )
-from variants import MOMENTA, STAGES, TENSORS, expected, make, params_of, step
+from variants import (
+    DECAY,
+    LR,
+    MOMENTA,
+    STAGES,
+    TENSORS,
+    expected,
+    make,
+    matrices,
+    momentum,
+    orthogonalize,
+    params_of,
+    start,
+    step,
+)
 
 import libmuon
 
@@ -59,6 +73,50 @@ def test_a_step_is_the_formula(stages, momentum):
             assert found.dtype == torch.float32
             assert found.shape == seconds[name].shape
             assert torch.allclose(found.double(), seconds[name], rtol=1e-3, atol=1e-7)
+
+
+def by_norms(w, g, u, v, settings):
+    """One step of a matrix whose update goes by norms; returns its second moment."""
+    o = orthogonalize(u)
+    factor, norm = max(1, w.shape[0] / w.shape[1]) ** 0.5, w.norm()
+    decayed = w * (1 - LR * DECAY)
+    if settings.get("second_moment"):
+        v = 0.95 * v + 0.05 * g.norm() ** 2
+        o = o * u.norm() / (v.sqrt() + 1e-8)
+    if "update_norm" in settings:
+        is_relative = settings["update_norm"] == "relative"
+        factor, o = 1, o / o.norm() * (decayed.norm() if is_relative else norm)
+    moved = decayed - LR * factor * o
+    w.copy_(moved * norm / moved.norm() if settings.get("update_norm") == "hyperball" else moved)
+    return v
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"second_moment": "matrix"}, {"update_norm": "relative"}, {"update_norm": "hyperball"}],
+    ids=["namo", "relative", "hyperball"],
+)
+def test_norms_of_whole_matrices(settings):
+    form = {"momentum_form": "heavy_ball"}
+    optimizer = train(make(**form, **settings), 1, STEPS)
+    tensors = {name: value.double() for name, value in start().items()}
+    momenta = {name: torch.zeros_like(value) for name, value in tensors.items()}
+    seconds = {}
+    for t in range(1, STEPS + 1):
+        for name, value in start(t).items():
+            gradient = value.double()
+            u = momentum(momenta[name], gradient, t, form)
+            parts = (matrices(x, name) for x in (tensors[name], gradient, u))
+            for i, (w, g, x) in enumerate(zip(*parts, strict=True)):
+                before = seconds.get((name, i), torch.zeros(()))
+                seconds[name, i] = by_norms(w, g, x, before, settings)
+    for (name, _, _), p in zip(TENSORS, params_of(optimizer), strict=True):
+        assert torch.allclose(p.detach().double(), tensors[name], rtol=1e-3, atol=1e-4)
+        if "second_moment" in settings:
+            wanted = [float(v) for (of, _), v in seconds.items() if of == name]
+            assert optimizer.state[p]["second_moment"].tolist() == pytest.approx(wanted, rel=1e-4)
+    with pytest.raises(ValueError, match=f"{next(iter(settings))} is .* on the device does not"):
+        train(make(engine="device", **settings), 1, 1)
 
 
 def test_lists_have_a_number_for_each_row_or_each_of_the_longer_side():
