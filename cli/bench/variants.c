@@ -61,7 +61,6 @@ static void print_row(const train_variant *variant, const best *b)
     double ratio = b[1].seconds / b[0].seconds;
     printf("  %-14s %11.6f %11.6f %6.3f %9.3f  %s\n", variant->name, b[1].seconds, b[0].seconds,
            ratio, b[1].cpu / b[0].cpu, ratio <= wanted ? "met" : "MISSED");
-    fflush(stdout);
 }
 
 static int compare(const char *text, const model *m, const train_variant *variant,
@@ -78,6 +77,7 @@ static int compare(const char *text, const model *m, const train_variant *varian
         print_row(variant, b);
     else
         print_json(text, variant, b, runs, settings);
+    fflush(stdout); /* the next one may take minutes */
     return CLI_DONE;
 }
 
