@@ -11,7 +11,7 @@
 
 typedef struct norms_block { /* sums behind it: of weights, then of gradients */
     said said;
-    int64_t reserved;
+    int64_t align; /* the sums */
 } norms_block;
 
 enum { WEIGHTS, GRADS };
