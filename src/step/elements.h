@@ -7,6 +7,7 @@
 
 #include "base/bf16.h"
 #include "base/f16.h"
+#include "base/random.h"
 #include "step/opt.h"
 
 #include <string.h>
@@ -48,15 +49,19 @@ typedef struct weight {
 } weight;
 
 /* Roundings of one step that must not share random bits. */
-enum { STREAM_UPDATE, STREAM_QK_CLIP, STREAM_NORM };
+enum { STREAM_UPDATE, STREAM_QK_CLIP, STREAM_NORM, STREAM_MOMENTUM };
+
+static inline uint64_t random_key_of(const muon_opt *opt, size_t param, int stream)
+{
+    return muon__random_key(opt->plan->config.seed, opt->plan->params[param].name,
+                            *opt->state[param].step + 1, stream);
+}
 
 static inline weight weight_of(const muon_opt *opt, size_t param, int stream)
 {
     const plan_param *p = &opt->plan->params[param];
     weight w = {opt->buffers[param].param, p->dtype, opt->buffers[param].copy, 0};
-    if (p->dtype == MUON_BF16)
-        w.key =
-            muon__bf16_key(opt->plan->config.seed, p->name, *opt->state[param].step + 1, stream);
+    if (p->dtype == MUON_BF16) w.key = random_key_of(opt, param, stream);
     return w;
 }
 

@@ -4,6 +4,7 @@
 #include "base/bf16.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -61,7 +62,7 @@ TEST(stochastic_rounding_is_unbiased)
         float at = (float)(1 + parts[p] / 128); /* this part of the way from 1 to the next bf16 */
         for (int i = 0; i < N; i++)
             x[i] = at;
-        muon__bf16_store_stochastic(narrow, x, N, muon__bf16_key(9, "w", (int64_t)p, 0), 0);
+        muon__bf16_store_stochastic(narrow, x, N, muon__random_key(9, "w", (int64_t)p, 0), 0);
         int64_t up = 0;
         for (int i = 0; i < N; i++) {
             assert_true(narrow[i] == 0x3f80 || narrow[i] == 0x3f81);
@@ -79,7 +80,7 @@ TEST(stochastic_rounding_depends_on_key_and_index_only)
     static uint16_t whole[N], parts[N], other[N];
     testlib_seed(6);
     testlib_fill_gauss(x, N, 1);
-    uint64_t key = muon__bf16_key(1, "w", 7, 0);
+    uint64_t key = muon__random_key(1, "w", 7, 0);
     int64_t base = ((int64_t)1 << 32) - 1000; /* across the 32-bit edge */
     muon__bf16_store_stochastic(whole, x, N, key, base);
     for (int64_t at = 0; at < N;) {
@@ -89,8 +90,8 @@ TEST(stochastic_rounding_depends_on_key_and_index_only)
         at += n;
     }
     assert_memory_equal(whole, parts, sizeof whole);
-    const uint64_t keys[] = {muon__bf16_key(2, "w", 7, 0), muon__bf16_key(1, "v", 7, 0),
-                             muon__bf16_key(1, "w", 8, 0), muon__bf16_key(1, "w", 7, 1)};
+    const uint64_t keys[] = {muon__random_key(2, "w", 7, 0), muon__random_key(1, "v", 7, 0),
+                             muon__random_key(1, "w", 8, 0), muon__random_key(1, "w", 7, 1)};
     for (size_t i = 0; i < COUNT(keys); i++) {
         muon__bf16_store_stochastic(other, x, N, keys[i], base);
         assert_memory_not_equal(whole, other, sizeof whole);
