@@ -38,8 +38,13 @@ static int add_tensor(ckpt_items *out, const ckpt_source *in, size_t i, int *cha
     ckpt_item *item = ckpt_items_add(out, t->name, in, i);
     ckpt_name name = ckpt_split(t->name);
     int code = CLI_DONE;
-    if (!t->is_weight && strcmp(name.part, "momentum_buffer") == 0)
-        code = convert_buffer(item, in, name.param, changed);
+    int is_scales = strcmp(name.part, "momentum_scales") == 0; /* a factor on all codes */
+    if (!t->is_weight && (is_scales || strcmp(name.part, "momentum_buffer") == 0)) {
+        code = is_scales && momentum.dtype
+                   ? cli_fail("%s: '%s' has momentum in 8 bits, and cannot become %s", in->path,
+                              name.param, momentum.dtype)
+                   : convert_buffer(item, in, name.param, changed);
+    }
     free(name.param);
     return code;
 }

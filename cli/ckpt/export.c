@@ -99,6 +99,10 @@ static int add_part(job *j, size_t index, const char *param, const char *part)
         add_tensor(j, index, param, j->peer->first, 1);
     else if (strcmp(part, "exp_avg_sq") == 0)
         add_tensor(j, index, param, j->peer->second, 1);
+    else if (strncmp(part, "momentum_", 9) == 0)
+        return cli_fail("%s: tensor '%s' is momentum in 8 bits, which the format of %s does not "
+                        "have",
+                        j->in->path, t->name, j->peer->name);
     else if (strcmp(part, "second_moment") == 0)
         return cli_fail("%s: tensor '%s' is state of a variant of Muon, which the format of %s "
                         "does not have",

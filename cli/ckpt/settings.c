@@ -185,6 +185,9 @@ int ckpt_momentum_check(ckpt_momentum *momentum)
     if (momentum->dtype_word &&
         muon_group_set(&group, "momentum_dtype", momentum->dtype_word) != MUON_OK)
         return cli_misuse("--momentum-dtype: %s", muon_last_error());
+    if (group.momentum_dtype == MUON_I8)
+        return cli_misuse("--momentum-dtype: i8 has a scale for parts of each matrix; only f32 and "
+                          "bf16 can be converted to");
     momentum->form = group.momentum_form;
     if (momentum->dtype_word) momentum->dtype = group.momentum_dtype == MUON_BF16 ? "BF16" : "F32";
     return CLI_DONE;

@@ -63,7 +63,7 @@ static const option options[] = {
      .help = "muon (with AdamW for embedding, head and norms) or adamw", .standard = "muon"},
     {TEXT("variant", "NAME", o.variant),
      .help = "of Muon: normuon, normuon-long, adamuon, muoneq, muon-plus, polargrad, cautious, "
-             "nanochat, or lion (Lion in the place of AdamW, at 0.4 times its "
+             "nanochat, int8, or lion (Lion in the place of AdamW, at 0.4 times its "
              "learning rate); --list explains them"},
     {TEXT("compare", "NAME", o.compare),
      .help = "then train the same model with this optimizer (muon, adamw or a variant), and "

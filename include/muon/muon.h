@@ -175,8 +175,9 @@ typedef enum muon_dtype {
     MUON_NONE = 0,
     MUON_F32 = 1,
     MUON_BF16 = 2,
-    MUON_I64 = 3,
-    MUON_F16 = 4 /* IEEE half precision, for gradients only */
+    MUON_I8 = 3, /* 8 bits, with a scale for each 2,048 elements of a matrix; for momentum only */
+    MUON_I64 = 4,
+    MUON_F16 = 5 /* IEEE half precision, for gradients only */
 } muon_dtype;
 
 /* One tensor of the model.
@@ -382,7 +383,9 @@ typedef struct muon_group {
     double momentum; /* 0.95 */
     int nesterov;    /* 1 */
     muon_momentum_form momentum_form;
-    muon_dtype momentum_dtype; /* MUON_F32 or MUON_BF16; fixed at creation */
+    /* MUON_F32, MUON_BF16 or MUON_I8; fixed at creation. Momentum in 8 bits is kept by each matrix's
+     * owner, once, so the gradient is what is gathered; no team shares such a matrix. */
+    muon_dtype momentum_dtype;
     muon_lr_mode lr_mode;
     double lr_scale; /* 1 */
     muon_coefficients coefficients;
@@ -813,7 +816,9 @@ MUON_API muon_status muon_opt_set_qk_clip(muon_opt *opt, double threshold, int l
  * the number of steps applied to that parameter. With second_moment there is <param>.second_moment,
  * too. For MUON_SECOND_ELEMENTS it has the shape of the parameter; otherwise it is a list, with the
  * rows (or columns) of one matrix after the other, in the order of batch, rows and columns, and a rank
- * has those of the matrices that it owns. */
+ * has those of the matrices that it owns. Momentum in 8 bits is two such lists, <param>.momentum_codes
+ * (MUON_I8) with the elements of each matrix and <param>.momentum_scales with the scales of its blocks:
+ * an element is its code times its block's scale. */
 typedef struct muon_tensor {
     const char *name; /* borrowed */
     muon_dtype dtype;
@@ -851,13 +856,14 @@ MUON_API muon_status muon_state_reset(muon_opt *opt, size_t param);
  * is bound. A rank binds the state of all its parameters or of none; other ranks may do otherwise.
  * Step counters must be the same on all ranks. */
 typedef struct muon_state_buffers {
-    void *momentum;              /* Muon: momentum_dtype */
+    void *momentum;              /* Muon: momentum_dtype; MUON_I8: a list, as below */
     float *exp_avg, *exp_avg_sq; /* AdamW */
     int64_t *step;               /* Muon and AdamW: the steps applied so far */
-    /* Muon with second_moment. MUON_SECOND_ELEMENTS: of this shard; otherwise of the matrices that this
-     * rank owns, one after the other (muon_matrix.second_moments; all, with MUON_PATH_REFERENCE), and
-     * NULL leaves them to the optimizer. */
+    /* Muon with second_moment. MUON_SECOND_ELEMENTS: of this shard; otherwise a list, of the matrices
+     * that this rank owns, one after the other (muon_matrix.second_moments; of all, with
+     * MUON_PATH_REFERENCE). NULL leaves a list to the optimizer. */
     float *second_moment;
+    float *momentum_scales; /* Muon with MUON_I8: a list, too (muon_matrix.momentum_scales) */
 } muon_state_buffers;
 
 /* Binds other memory, [nparams], between any two steps: what is in it is the state from now on. Use
@@ -865,14 +871,14 @@ typedef struct muon_state_buffers {
  * collective. If state is NULL, the optimizer copies the state into memory of its own, and yours is
  * free. On failure nothing changes. A save under way (muon_save_start) has its own copy.
  *
- * While state is offloaded, your memory is not used, and you may free it, but for lists
- * of second moments, which stay in memory. When the state comes back, muon_offload writes it to
+ * While state is offloaded, your memory is not used, and you may free it, but for lists, which stay
+ * in memory. When the state comes back, muon_offload writes it to
  * the memory that was bound last; so bind the memory it is to come back to first, or NULL.
  * muon_destroy does not bring it back. */
 MUON_API muon_status muon_state_bind(muon_opt *opt, const muon_state_buffers *state);
 
-/* Collective. Moves this rank's state to an anonymous file in dir, with at most ram_budget bytes of
- * it in memory. A step reads ahead what it needs and writes it back afterwards. No bit of the
+/* Collective. Moves this rank's state, except for lists (muon_tensor), to an anonymous file in dir,
+ * with at most ram_budget bytes of it in memory. A step reads ahead what it needs and writes it back afterwards. No bit of the
  * result changes. If dir is NULL, the state moves back to memory: to yours if it is bound. When the
  * dir or the budget changes, the whole state is in the optimizer's memory for a moment. You may call
  * it between any two steps. Either all ranks offload or none; dir and budget may differ.
@@ -882,7 +888,7 @@ MUON_API muon_status muon_state_bind(muon_opt *opt, const muon_state_buffers *st
 MUON_API muon_status muon_offload(muon_opt *opt, const char *dir, int64_t ram_budget);
 
 typedef struct muon_offload_info {
-    int64_t state_bytes;               /* of this rank, without step counters */
+    int64_t state_bytes;               /* of this rank, without step counters and lists */
     int64_t resident, resident_most;   /* bytes in memory: now, and the most since offloading */
     int64_t bytes_read, bytes_written; /* since offloading */
     int64_t direct;                    /* 1: bypasses the page cache */

@@ -33,6 +33,7 @@ typedef struct muon_matrix { /* one logical matrix */
     int team;                 /* ranks that share it: 1, or more (muon_plan_get_member) */
     /* Second moments that its owner keeps for it: 0, one for each row or column, or one. */
     int64_t second_moments;
+    int64_t momentum_scales; /* of momentum in 8 bits, which its owner keeps; else 0 */
 } muon_matrix;
 
 /* A member of a matrix's team: the rank, and the strip of the result that it computes, in rows and

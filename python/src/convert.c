@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const core_dtypes[] = {"none", "f32", "bf16", "i64", "f16", NULL};
+const char *const core_dtypes[] = {[MUON_NONE] = "none", [MUON_F32] = "f32", [MUON_BF16] = "bf16",
+                                   [MUON_I8] = "i8",     [MUON_I64] = "i64", [MUON_F16] = "f16",
+                                   [MUON_F16 + 1] = NULL};
 
 /* ---- Errors */
 

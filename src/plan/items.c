@@ -108,11 +108,12 @@ static muon_status find_class(int32_t *out, class_table *t, muon_plan *plan,
                               const plan_param *param, int64_t rows, int64_t cols)
 {
     if (2 * plan->nclasses + 2 > t->size) TRY(grow(t, plan));
+    const muon_group *group = &plan->groups[param->group];
     plan_class wanted = {.group = param->group,
                          .rows = rows,
                          .cols = cols,
                          .transposed = param->spec.transposed,
-                         .whole = muon__variant_is_on(&plan->groups[param->group])};
+                         .whole = muon__variant_is_on(group) || group->momentum_dtype == MUON_I8};
     size_t slot = find_slot(t, plan->classes, &wanted);
     if (t->slots[slot] == 0) {
         plan->classes[plan->nclasses++] = wanted;

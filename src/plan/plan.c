@@ -5,11 +5,11 @@
 #include "base/versioned.h"
 #include "muon/comm.h"
 #include "plan/dispatch/makespan.h"
+#include "plan/owned.h"
 #include "plan/predict/predict.h"
 #include "plan/route/relays.h"
 #include "rule/config.h"
 #include "rule/group.h"
-#include "variant/variant.h"
 
 #include <stdlib.h>
 
@@ -253,20 +253,20 @@ muon_status muon_plan_get_matrix(const muon_plan *plan, size_t index, muon_matri
     const muon_group *group = &plan->groups[class->group];
     ns_plan ns;
     TRY(muon__plan_class_ns(&ns, class, group));
-    muon_matrix found = {
-        .param = item->param,
-        .rows = class->rows,
-        .cols = class->cols,
-        .batch = item->batch,
-        .row = item->rows.start,
-        .col = item->cols.start,
-        .factor = muon__plan_class_factor(class, group),
-        .flops = class->flops,
-        .algorithm = ns.algorithm,
-        .owner = item->owner,
-        .wave = item->wave,
-        .team = team_size(plan, item),
-        .second_moments = muon__variant_second(group, class->rows, class->cols, class->transposed)};
+    muon_matrix found = {.param = item->param,
+                         .rows = class->rows,
+                         .cols = class->cols,
+                         .batch = item->batch,
+                         .row = item->rows.start,
+                         .col = item->cols.start,
+                         .factor = muon__plan_class_factor(class, group),
+                         .flops = class->flops,
+                         .algorithm = ns.algorithm,
+                         .owner = item->owner,
+                         .wave = item->wave,
+                         .team = team_size(plan, item),
+                         .second_moments = muon__owned_length(plan, item, OWNED_SECOND),
+                         .momentum_scales = muon__owned_length(plan, item, OWNED_SCALES)};
     return muon__struct_store(matrix, matrix_size, &found, sizeof found, "muon_matrix");
 }
 

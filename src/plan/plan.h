@@ -35,7 +35,7 @@ typedef struct plan_class {
     int group;
     int64_t rows, cols;
     int transposed;
-    int whole;     /* a variant looks at whole matrices: no teams */
+    int whole;     /* a variant, or momentum in 8 bits, needs whole matrices: no teams */
     int small;     /* runs on one thread beside others; else all threads share it */
     double flops;  /* of one orthogonalization, with the settings the plan was made with */
     int64_t alone; /* so many matrices have one owner */
@@ -145,13 +145,18 @@ double muon__plan_class_factor(const plan_class *class, const muon_group *group)
 /* Floats of scratch for the iteration; those of variants follow them. */
 int64_t muon__plan_class_scratch(const muon_plan *plan, const plan_class *class);
 
-/* Bytes of state per element, without the step counter and what a matrix has for each row; 0 for a
- * frozen parameter. */
+static inline int64_t muon__plan_momentum_bytes(const muon_group *group)
+{
+    return group->momentum_dtype == MUON_F32 ? 4 : group->momentum_dtype == MUON_BF16 ? 2 : 0;
+}
+
+/* Bytes of state per element of a shard, without the step counter and what a matrix's owner keeps
+ * (plan/owned.h). */
 static inline int64_t muon__plan_state_bytes(const muon_plan *plan, const plan_param *param)
 {
     switch (param->rule) {
     case MUON_RULE_MUON:
-        return (plan->groups[param->group].momentum_dtype == MUON_BF16 ? 2 : 4) +
+        return muon__plan_momentum_bytes(&plan->groups[param->group]) +
                (plan->groups[param->group].second_moment == MUON_SECOND_ELEMENTS ? 4 : 0);
     case MUON_RULE_ADAMW:
         return 8;

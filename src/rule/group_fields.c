@@ -26,7 +26,7 @@ _Static_assert(sizeof(muon_rule) == sizeof(int) && sizeof(muon_dtype) == sizeof(
 /* Their values count from 0, or from `first`. */
 static const char *const rules[] = {"muon", "adamw", "frozen", "lion", NULL};
 static const char *const momentum_forms[] = {"heavy_ball", "ema", NULL};
-static const char *const dtypes[] = {"f32", "bf16", NULL};
+static const char *const dtypes[] = {"f32", "bf16", "i8", NULL};
 static const char *const lr_modes[] = {"rms_norm", "spectral_norm", "original",
                                        "spectral", "none",          NULL};
 static const char *const coefficient_sets[] = {"you",         "original", "polar_express",   "cans",
@@ -66,7 +66,7 @@ static const group_field fields[] = {
     {AT(momentum_form), CHOICE(momentum_forms), OF_MUON,
      SAYS("heavy_ball (M = mu M + G) or ema (M = mu M + (1 - mu) G)", "heavy_ball")},
     {AT(momentum_dtype), CHOICE(dtypes), .first = MUON_F32, FIXED, OF_MUON,
-     SAYS("momentum is stored as f32 or bf16", "f32")},
+     SAYS("momentum is stored as f32, bf16, or i8 with a scale for 2,048 elements", "f32")},
     {AT(lr_mode), CHOICE(lr_modes), OF_MUON,
      SAYS("factor on lr: rms_norm 0.2 sqrt(max(rows, cols)), spectral_norm sqrt(rows/cols), "
           "original sqrt(max(1, rows/cols)), spectral sqrt(max(rows, cols)), none",

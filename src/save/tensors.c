@@ -5,7 +5,16 @@
 
 static const char *word_of(muon_dtype dtype)
 {
-    return dtype == MUON_BF16 ? "BF16" : dtype == MUON_F32 ? "F32" : "I64";
+    switch (dtype) {
+    case MUON_BF16:
+        return "BF16";
+    case MUON_F32:
+        return "F32";
+    case MUON_I8:
+        return "I8";
+    default:
+        return "I64";
+    }
 }
 
 static muon_status add(saved_tensors *tensors, size_t param, int what, muon_dtype dtype,
@@ -14,12 +23,13 @@ static muon_status add(saved_tensors *tensors, size_t param, int what, muon_dtyp
     const plan_param *p = &tensors->opt->plan->params[param];
     saved_tensor *t = &tensors->list[tensors->n];
     size_t length = strlen(p->name) + strlen(suffix) + 1;
+    int list = what < TENSOR_STEP ? muon__state_list((state_part)what) : -1;
     *t = (saved_tensor){.param = param,
                         .what = what,
                         .dtype = dtype,
-                        .numel = what == TENSOR_STEP     ? 1
-                                 : what == STATE_VECTORS ? tensors->opt->vectors.shape[param]
-                                                         : p->numel,
+                        .numel = what == TENSOR_STEP ? 1
+                                 : list >= 0         ? tensors->opt->lists[list].shape[param]
+                                                     : p->numel,
                         .element = muon__dtype_bytes(dtype)};
     TRY(CALLOC(&t->name, length, "names of tensors"));
     memcpy(t->name, p->name, strlen(p->name));
@@ -100,8 +110,10 @@ tensor_layout muon__tensor_layout(const saved_tensors *tensors, size_t index)
 {
     const saved_tensor *t = &tensors->list[index];
     const plan_param *p = &tensors->opt->plan->params[t->param];
-    if (t->what != STATE_VECTORS) return (tensor_layout){p->layout, p->ndim, p->shape};
-    return (tensor_layout){muon__state_layout(tensors->opt, t->param, STATE_VECTORS), 1, &t->numel};
+    if (t->what >= TENSOR_STEP || muon__state_list((state_part)t->what) < 0)
+        return (tensor_layout){p->layout, p->ndim, p->shape};
+    return (tensor_layout){muon__state_layout(tensors->opt, t->param, (state_part)t->what), 1,
+                           &t->numel};
 }
 
 void *muon__tensor_at(const saved_tensors *tensors, size_t index, int64_t at)

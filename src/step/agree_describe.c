@@ -46,6 +46,8 @@ static const char *dtype_name(muon_dtype dtype)
         return "f32";
     case MUON_BF16:
         return "bf16";
+    case MUON_I8:
+        return "i8";
     case MUON_I64:
         return "i64";
     case MUON_F16:

@@ -3,8 +3,11 @@
 
 #include <string.h>
 
-static const char *const part_names[STATE_SHARDED] = {"momentum", "exp_avg", "exp_avg_sq",
-                                                      "second_moment"};
+static const char *const part_names[STATE_PARTS] = {
+    [STATE_MOMENTUM] = "momentum",         [STATE_EXP_AVG] = "exp_avg",
+    [STATE_EXP_AVG_SQ] = "exp_avg_sq",     [STATE_SECOND] = "second_moment",
+    [STATE_SECOND_LIST] = "second_moment", [STATE_CODES] = "momentum",
+    [STATE_SCALES] = "momentum_scales"};
 
 static const char *kind_of(muon_rule rule)
 {
@@ -29,10 +32,37 @@ static muon_status check_part(const muon_opt *opt, size_t index, const char *nam
     return MUON_OK;
 }
 
-/* A list of second moments is the caller's or ours, as he likes. */
-static int has_list(const muon_opt *opt, size_t index)
+_Static_assert(RANGE_STEP - RANGE_STATE == STATE_PARTS, "each part of the state has a range");
+
+static int has_part(const muon_opt *opt, size_t index, state_part part)
 {
-    return muon__state_dtype(opt, index, STATE_VECTORS) != MUON_NONE;
+    return muon__state_dtype(opt, index, part) != MUON_NONE;
+}
+
+/* A list of the same name is in its place. */
+static int is_list_instead(const muon_opt *opt, size_t index, state_part part)
+{
+    return (part == STATE_MOMENTUM && has_part(opt, index, STATE_CODES)) ||
+           (part == STATE_SECOND && has_part(opt, index, STATE_SECOND_LIST));
+}
+
+/* A list is the caller's or ours, as he likes; but codes are worth nothing without their scales. */
+static muon_status check_lists(const muon_opt *opt, size_t index, const muon_state_buffers *s)
+{
+    for (int part = STATE_SHARDED; part < STATE_PARTS; part++) {
+        const void *data = muon__state_part(s, (state_part)part);
+        if (data && has_part(opt, index, (state_part)part))
+            TRY(check_part(opt, index, part_names[part],
+                           muon__state_dtype(opt, index, (state_part)part), data,
+                           muon__state_numel(opt, index, (state_part)part)));
+    }
+    if (!has_part(opt, index, STATE_CODES))
+        return check_part(opt, index, "momentum_scales", MUON_NONE, s->momentum_scales, 0);
+    REQUIRE(!s->momentum == !s->momentum_scales || muon__state_numel(opt, index, STATE_CODES) == 0,
+            E_ARG, "param '%s': state.%s is given, but state.%s is NULL",
+            opt->plan->params[index].name, s->momentum ? "momentum" : "momentum_scales",
+            s->momentum ? "momentum_scales" : "momentum");
+    return MUON_OK;
 }
 
 static muon_status check_param(const muon_opt *opt, size_t index, const muon_state_buffers *s,
@@ -40,14 +70,12 @@ static muon_status check_param(const muon_opt *opt, size_t index, const muon_sta
 {
     const plan_param *p = &opt->plan->params[index];
     for (int part = 0; part < STATE_SHARDED; part++) {
-        if (part == STATE_SECOND && has_list(opt, index)) continue;
+        if (is_list_instead(opt, index, (state_part)part)) continue;
         TRY(check_part(opt, index, part_names[part],
                        muon__state_dtype(opt, index, (state_part)part),
                        muon__state_part(s, (state_part)part), opt->route->numel[index]));
     }
-    if (has_list(opt, index) && s->second_moment)
-        TRY(check_part(opt, index, "second_moment", MUON_F32, s->second_moment,
-                       muon__state_numel(opt, index, STATE_VECTORS)));
+    TRY(check_lists(opt, index, s));
     muon_dtype step = p->rule == MUON_RULE_FROZEN ? MUON_NONE : MUON_I64;
     TRY(check_part(opt, index, "step", step, s->step, 1));
     REQUIRE(!holds || !s->step || *s->step >= 0, E_VALUE,
@@ -60,17 +88,14 @@ static void list_ranges(const muon_opt *opt, const muon_state_buffers *bound, ra
 {
     out->n = 0;
     for (size_t i = 0; i < opt->plan->nparams; i++) {
-        for (int part = 0; part < STATE_SHARDED; part++) {
+        for (int part = 0; part < STATE_PARTS; part++) {
             muon_dtype dtype = muon__state_dtype(opt, i, (state_part)part);
             if (dtype == MUON_NONE) continue;
             muon__ranges_add(out, i, (range_what)(RANGE_STATE + part),
                              muon__state_part(&bound[i], (state_part)part),
-                             (size_t)opt->route->numel[i] * muon__dtype_bytes(dtype));
+                             (size_t)muon__state_numel(opt, i, (state_part)part) *
+                                 muon__dtype_bytes(dtype));
         }
-        if (has_list(opt, i))
-            muon__ranges_add(out, i, (range_what)(RANGE_STATE + STATE_SECOND),
-                             bound[i].second_moment,
-                             (size_t)muon__state_numel(opt, i, STATE_VECTORS) * sizeof(float));
         muon__ranges_add(out, i, RANGE_STEP, bound[i].step, sizeof *bound[i].step);
     }
     muon__ranges_sort(out);
@@ -95,7 +120,7 @@ muon_status muon__state_take(muon_opt *opt, const muon_state_buffers *bound, int
     opt->bound_ranges = sorted;
     memcpy(opt->bound, bound, nparams * sizeof *bound);
     opt->is_bound = 1;
-    muon__vectors_bind(opt, bound);
+    muon__owned_bind(opt, bound);
     return MUON_OK;
 }
 
@@ -159,7 +184,7 @@ static muon_status unbind(muon_opt *opt)
         TRY(muon__state_copy_in(opt)); /* in memory it cannot fail */
     }
     opt->is_bound = 0;
-    muon__vectors_bind(opt, NULL);
+    muon__owned_bind(opt, NULL);
     muon__state_use(opt, opt->state);
     return MUON_OK;
 }

@@ -69,8 +69,8 @@ static muon_status make_step_lists(muon_opt *opt)
     const muon_plan *plan = opt->plan;
     TRY(CALLOC(&opt->worker_sum, (size_t)plan->threads, "sums"));
     TRY(CALLOC(&opt->class_sum, (size_t)plan->threads * plan->nclasses, "sums"));
-    TRY(muon__ranges_create(&opt->ranges, 3 * plan->nparams));
-    TRY(muon__ranges_create(&opt->bound_ranges, 3 * plan->nparams));
+    TRY(muon__ranges_create(&opt->ranges, 4 * plan->nparams));
+    TRY(muon__ranges_create(&opt->bound_ranges, 4 * plan->nparams));
     TRY(CALLOC(&opt->checked, plan->nparams, "buffers"));
     TRY(CALLOC(&opt->active, plan->nparams, "gradients"));
     TRY(CALLOC(&opt->flags, plan->nparams, "gradients"));
@@ -222,7 +222,7 @@ void muon__opt_destroy(muon_opt *opt)
         for (size_t i = 0; opt->groups && i < opt->plan->ngroups; i++)
             muon__plan_free_group(&opt->groups[i]);
     }
-    if (opt->plan) muon__vectors_destroy(opt);
+    if (opt->plan) muon__owned_destroy(opt);
     muon__offload_destroy(opt);
     muon__region_release(&opt->memory);
     free(opt->groups);

@@ -1,10 +1,14 @@
-/* Momentum: M from G, and U, the matrix to orthogonalize, into its slot or on its way to the owner. */
+/* Momentum: M from G, and U, the matrix to orthogonalize, into its slot or on its way to the owner.
+ * Momentum in 8 bits has a scale for elements that other ranks may hold, so it lies at the owner of the
+ * matrix, G goes there in the place of U, and M and U are made there. */
+#include "base/i8.h"
 #include "base/simd.h"
 #include "rule/group.h"
 #include "step/elements.h"
 #include "step/state.h"
 
 #include <math.h>
+#include <string.h>
 
 /* g is scaled on the way; c is a copy, so that no store can change it. */
 
@@ -55,6 +59,13 @@ MUON__SIMD static void ema_corrected(const float *restrict g, float *restrict m,
     }
 }
 
+/* The owner has the momentum. */
+MUON__SIMD static void pass_on(float *restrict u, const float *restrict g, int64_t n, float scale)
+{
+    for (int64_t i = 0; i < n; i++)
+        u[i] = g[i] * scale;
+}
+
 static momentum_fn kernel_of(const muon_group *group)
 {
     static const momentum_fn kernels[][2] = {
@@ -88,12 +99,55 @@ void muon__momentum_stretch(const muon_opt *opt, const momentum *c, size_t param
     float grad_room[CHUNK], state_room[CHUNK];
     momentum own = *c;
     const float *g = muon__grad_regular(opt, param, at, n, grad_room, &own.scale);
+    if (group->momentum_dtype == MUON_I8) {
+        pass_on(u, g, n, own.scale);
+        if (opt->plan->config.wire == MUON_BF16) muon__bf16_round(u, u, n);
+        return;
+    }
     float *m = bf16 ? state_room : (float *)state + at;
     if (bf16) muon__bf16_load(m, (const uint16_t *)state + at, n);
     own.kernel(g, m, u, n, own);
     if (bf16) muon__bf16_store((uint16_t *)state + at, m, n);
     if (opt->plan->config.wire == MUON_BF16) muon__bf16_round(u, u, n);
 }
+
+/* ---- At the owner */
+
+typedef struct owner_pass {
+    momentum c;
+    int8_t *codes;
+    float *scales, *x;
+    int64_t n, index; /* index: of the first element, in the parameter's list */
+    uint64_t key;
+} owner_pass;
+
+static void block_unit(void *arg, int64_t block, int worker)
+{
+    const owner_pass *o = arg;
+    float g[MUON__I8_BLOCK], m[MUON__I8_BLOCK];
+    int64_t at = block * MUON__I8_BLOCK;
+    int64_t n = o->n - at < MUON__I8_BLOCK ? o->n - at : MUON__I8_BLOCK;
+    (void)worker;
+    memcpy(g, o->x + at, (size_t)n * sizeof *g);
+    muon__i8_load(m, o->codes + at, o->scales[block], n);
+    o->c.kernel(g, m, o->x + at, n, o->c);
+    o->scales[block] = muon__i8_store(o->codes + at, m, n, o->key, o->index + at);
+}
+
+void muon__momentum_i8(const muon_opt *opt, const plan_item *item, float *x, pool *p)
+{
+    owner_pass o = {.c = muon__momentum_of(opt, item->param),
+                    .codes = muon__owned_at(opt, OWNED_CODES, item),
+                    .scales = muon__owned_at(opt, OWNED_SCALES, item),
+                    .x = x,
+                    .n = muon__owned_length(opt->plan, item, OWNED_CODES),
+                    .index = opt->lists[OWNED_CODES].index[item - opt->plan->items],
+                    .key = random_key_of(opt, item->param, STREAM_MOMENTUM)};
+    o.c.scale = 1; /* it has been applied */
+    muon__pool_run(p, muon__i8_blocks(o.n), block_unit, &o);
+}
+
+/* ---- At the holders */
 
 /* Where the unit's U goes: floats in a slot or a message, bf16 in a message, or nowhere. */
 typedef struct target {
@@ -145,7 +199,7 @@ static void count_bytes(muon_opt *opt, size_t wave)
         size_t index = opt->plan->items[piece->item].param;
         if (!opt->active[index]) continue;
         const plan_param *param = &opt->plan->params[index];
-        double state = opt->groups[param->group].momentum_dtype == MUON_BF16 ? 2 : 4;
+        double state = (double)muon__plan_momentum_bytes(&opt->groups[param->group]);
         int l2 = muon__group_l2(&opt->groups[param->group]) > 0;
         double w = !l2 ? 0 : param->dtype == MUON_BF16 ? 2 : 4;
         double u = piece->send == ROUTE_NOWHERE ? 0 : piece->send == ROUTE_SLOT ? 4 : wire;

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/sumsq.h"
 #include "io/tier/tier.h"
+#include "plan/owned.h"
 #include "plan/route/route.h"
 #include "rule/qk_clip.h"
 #include "step/agree_step.h"
@@ -70,15 +71,17 @@ typedef struct fetch {
     int64_t bytes, budget; /* of all parts */
 } fetch;
 
-/* Second moments of matrices: a list for each parameter, one matrix after the other. A rank has those
- * of the matrices that it owns; on the reference path all ranks have all. */
-typedef struct vectors {
+/* A kind of list of plan/owned.h. A rank has the part of the matrices that it owns; on the reference path
+ * all ranks have all. */
+typedef struct owned_list {
     layout **layouts; /* [nparams] of the lists; NULL: none */
     int64_t *shape;   /* [nparams] of the whole list */
-    float **data;     /* [nparams] in memory, or the caller's */
-    int64_t *at;      /* [nitems] where in data the item's begin */
-    float *memory;
-} vectors;
+    void **data;      /* [nparams] in memory, or the caller's */
+    int64_t *at;      /* [nitems] where in data the item's part begins, in elements */
+    int64_t *index;   /* [nitems] the same in the whole list */
+    size_t element;   /* bytes */
+    void *memory;
+} owned_list;
 
 /* Norms of whole matrices that a stage asks for (norms.c). */
 typedef struct norms {
@@ -133,7 +136,7 @@ struct muon_opt {
     muon_state_buffers *own;   /* [nparams] in `memory` and `steps` */
     muon_state_buffers *bound; /* [nparams] valid if is_bound */
     int is_bound;
-    vectors vectors; /* always in memory */
+    owned_list lists[OWNED_LISTS]; /* always in memory */
     norms norms;
     region memory;  /* its addresses stay when it goes to a file; none while state is in bound */
     int64_t *steps; /* [nparams] always in memory */
@@ -163,7 +166,7 @@ struct muon_opt {
     sumsq *class_sum;  /* [threads][nclasses] of O; the first row is the total at the end */
     qk_task *qk_tasks; /* room for any one attention layer, like the next two */
     qk_range *qk_q, *qk_k;
-    range_list ranges;       /* room for 3 nparams; of a step's buffers */
+    range_list ranges;       /* room for 4 nparams; of a step's buffers */
     range_list bound_ranges; /* the same of bound state, sorted */
     muon_buffers *checked;   /* [nparams] the buffers that were last found not to overlap */
     int checked_valid;
@@ -224,11 +227,15 @@ muon_status muon__opt_make_units(muon_opt *opt);
 /* Takes the caller's state, or lays it out in memory that nobody has touched yet (bound NULL), and
  * names its tensors; step/state.h is how others get at it. */
 muon_status muon__opt_make_state(muon_opt *opt, const muon_state_buffers *bound);
-muon_status muon__vectors_create(muon_opt *opt);
-void muon__vectors_destroy(muon_opt *opt);
+muon_status muon__owned_create(muon_opt *opt);
+void muon__owned_destroy(muon_opt *opt);
+/* On this rank. */
+int64_t muon__owned_numel(const muon_opt *opt, int list, size_t param);
+/* The item's part, if this rank has it; else NULL. */
+void *muon__owned_at(const muon_opt *opt, int list, const plan_item *item);
 /* To the caller's memory where he has some, with what is in it; from there to our own where he has none.
  * bound NULL: all. */
-void muon__vectors_bind(muon_opt *opt, const muon_state_buffers *bound);
+void muon__owned_bind(muon_opt *opt, const muon_state_buffers *bound);
 /* Opens the batches of all waves; the workspace is there. */
 muon_status muon__exchange_create(muon_opt *opt);
 void muon__exchange_destroy(muon_opt *opt);
@@ -294,6 +301,8 @@ void muon__step_ask(muon_opt *opt, const muon_step_args *args, int want_result);
 int muon__step_judge(muon_opt *opt, const step_word *word, const muon_step_args *args);
 
 muon_status muon__step_momentum(muon_opt *opt, size_t wave); /* fails like the check */
+/* Of an item that this rank has whole: [rows][cols] of G at x becomes U, and its momentum changes. */
+void muon__momentum_i8(const muon_opt *opt, const plan_item *item, float *x, pool *p);
 muon_status muon__step_ortho(muon_opt *opt, size_t wave);
 void muon__step_update(muon_opt *opt, size_t wave);
 

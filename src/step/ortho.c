@@ -64,7 +64,6 @@ void muon__ortho_say_stuck(muon_opt *opt, const plan_item *item)
 static variant variant_of(const muon_opt *opt, const plan_item *item)
 {
     const plan_class *class = &opt->plan->classes[item->class];
-    const float *base = opt->vectors.data[item->param];
     int32_t at = opt->norms.of[item - opt->plan->items];
     float scale = muon__grad_multiplier(opt, &opt->groups[class->group]);
     return (variant){.weight = at < 0 ? 0 : opt->norms.weight[at],
@@ -74,9 +73,14 @@ static variant variant_of(const muon_opt *opt, const plan_item *item)
                      .rows = class->rows,
                      .cols = class->cols,
                      .transposed = class->transposed,
-                     .second = base ? opt->vectors.data[item->param] +
-                                          opt->vectors.at[item - opt->plan->items]
-                                    : NULL};
+                     .second = muon__owned_at(opt, OWNED_SECOND, item)};
+}
+
+/* U of the matrix: as it has come, or, with momentum in 8 bits, made of the gradient that has. */
+static void prepare(const muon_opt *opt, const plan_item *item, float *x, pool *p)
+{
+    if (opt->groups[opt->plan->classes[item->class].group].momentum_dtype == MUON_I8)
+        muon__momentum_i8(opt, item, x, p);
 }
 
 static void before(const muon_opt *opt, const plan_item *item, float *x, pool *p, float *scratch)
@@ -101,6 +105,7 @@ void muon__ortho_matrix(ortho_task *task, const plan_item *item, float *x, pool 
 {
     const muon_opt *opt = task->opt;
     int32_t class = item->class;
+    prepare(opt, item, x, p);
     before(opt, item, x, p, scratch);
     /* It refuses what is not finite and leaves it so: finish sees the same. */
     (void)muon__ns_run(&opt->ns[class], opt->la, p, x, x, scratch);
@@ -133,6 +138,7 @@ muon_status muon__ortho_callback(ortho_task *task, const plan_item *item, float 
 {
     muon_opt *opt = task->opt;
     const ns_plan *ns = &opt->ns[item->class];
+    prepare(opt, item, x, opt->p);
     sumsq sum = sum_squares(x, ns->rows * ns->cols, opt->p);
     if (muon__sumsq_finite(&sum)) {
         const muon_config *config = &opt->plan->config;
@@ -165,6 +171,7 @@ static int fill(void *arg)
         if (w->begun) {
             muon__ns_advance(&w->run, opt->p, muon__pool_threads(opt->p));
         } else {
+            prepare(opt, item, x, opt->p);
             before(opt, item, x, opt->p, opt->scratch);
             w->begun = muon__ns_begin(&w->run, ns, opt->la, opt->p, x, x, opt->scratch) == MUON_OK;
         }

@@ -12,6 +12,9 @@ static const char *const what_names[] = {
     [RANGE_STATE + 1] = "exp_avg",
     [RANGE_STATE + 2] = "exp_avg_sq",
     [RANGE_STATE + 3] = "second_moment",
+    [RANGE_STATE + 4] = "second_moment",
+    [RANGE_STATE + 5] = "momentum",
+    [RANGE_STATE + 6] = "momentum_scales",
     [RANGE_STEP] = "step counter",
 };
 

@@ -9,7 +9,7 @@ typedef enum range_what {
     RANGE_GRAD,
     RANGE_COPY,
     RANGE_STATE, /* + state_part */
-    RANGE_STEP = RANGE_STATE + 4
+    RANGE_STEP = RANGE_STATE + 7
 } range_what;
 
 typedef struct buffer_range {

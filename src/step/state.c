@@ -12,9 +12,10 @@
 const char *muon__state_suffix(state_part part)
 {
     static const char *const suffixes[STATE_PARTS] = {
-        [STATE_MOMENTUM] = ".momentum_buffer", [STATE_EXP_AVG] = ".exp_avg",
-        [STATE_EXP_AVG_SQ] = ".exp_avg_sq",    [STATE_SECOND] = ".second_moment",
-        [STATE_VECTORS] = ".second_moment",
+        [STATE_MOMENTUM] = ".momentum_buffer",  [STATE_EXP_AVG] = ".exp_avg",
+        [STATE_EXP_AVG_SQ] = ".exp_avg_sq",     [STATE_SECOND] = ".second_moment",
+        [STATE_SECOND_LIST] = ".second_moment", [STATE_CODES] = ".momentum_codes",
+        [STATE_SCALES] = ".momentum_scales",
     };
     return suffixes[part];
 }
@@ -22,37 +23,40 @@ const char *muon__state_suffix(state_part part)
 muon_dtype muon__state_dtype(const muon_opt *opt, size_t param, state_part part)
 {
     const plan_param *p = &opt->plan->params[param];
-    if (p->rule == MUON_RULE_MUON && part == STATE_MOMENTUM)
-        return opt->plan->groups[p->group].momentum_dtype;
+    const muon_group *group = &opt->plan->groups[p->group];
     int muon = p->rule == MUON_RULE_MUON, adamw = p->rule == MUON_RULE_ADAMW;
-    muon_second_moment second = opt->plan->groups[p->group].second_moment;
-    const int has[STATE_PARTS] = {
+    const int has[STATE_SHARDED] = {
+        [STATE_MOMENTUM] = muon && group->momentum_dtype != MUON_I8,
         [STATE_EXP_AVG] = adamw || p->rule == MUON_RULE_LION,
         [STATE_EXP_AVG_SQ] = adamw,
-        [STATE_SECOND] = muon && second == MUON_SECOND_ELEMENTS,
-        [STATE_VECTORS] = muon && opt->vectors.layouts[param] != NULL,
+        [STATE_SECOND] = muon && group->second_moment == MUON_SECOND_ELEMENTS,
     };
-    return has[part] ? MUON_F32 : MUON_NONE;
+    int list = muon__state_list(part);
+    if (list < 0 ? !has[part] : !muon || !opt->lists[list].layouts[param]) return MUON_NONE;
+    if (part == STATE_MOMENTUM) return group->momentum_dtype;
+    return part == STATE_CODES ? MUON_I8 : MUON_F32;
 }
 
 const layout *muon__state_layout(const muon_opt *opt, size_t param, state_part part)
 {
-    return part == STATE_VECTORS ? opt->vectors.layouts[param] : opt->plan->params[param].layout;
+    int list = muon__state_list(part);
+    return list < 0 ? opt->plan->params[param].layout : opt->lists[list].layouts[param];
 }
 
 int64_t muon__state_numel(const muon_opt *opt, size_t param, state_part part)
 {
-    if (part != STATE_VECTORS) return opt->route->numel[param];
-    return muon__layout_numel_of(opt->vectors.layouts[param], opt->route->rank);
+    int list = muon__state_list(part);
+    return list < 0 ? opt->route->numel[param] : muon__owned_numel(opt, list, param);
 }
 
 static char *address_of(const muon_opt *opt, size_t param, state_part part)
 {
-    if (part == STATE_VECTORS) return (char *)opt->vectors.data[param];
+    int list = muon__state_list(part);
+    if (list >= 0) return opt->lists[list].data[param];
     return muon__state_part(&opt->state[param], part);
 }
 
-/* Step counters and vectors never are. */
+/* Step counters and lists never are. */
 static int is_in_file(const muon_opt *opt, const void *data)
 {
     return opt->offload.t && (uintptr_t)data - (uintptr_t)opt->memory.base < opt->memory.bytes;
@@ -82,8 +86,10 @@ static void lay_out(muon_opt *opt, arena *memory, const uint32_t *order)
         int64_t numel = opt->route->numel[order[i]];
         switch (opt->plan->params[order[i]].rule) {
         case MUON_RULE_MUON:
-            state->momentum = muon__arena_take(
-                memory, numel, muon__dtype_bytes(muon__state_dtype(opt, order[i], STATE_MOMENTUM)));
+            if (muon__state_dtype(opt, order[i], STATE_MOMENTUM) != MUON_NONE)
+                state->momentum = muon__arena_take(
+                    memory, numel,
+                    muon__dtype_bytes(muon__state_dtype(opt, order[i], STATE_MOMENTUM)));
             if (muon__state_dtype(opt, order[i], STATE_SECOND) != MUON_NONE)
                 state->second_moment = ARENA_ARRAY(memory, float, numel);
             break;
@@ -182,7 +188,8 @@ static size_t name_tensors(muon_opt *opt)
             muon_dtype dtype = muon__state_dtype(opt, i, (state_part)part);
             if (dtype == MUON_NONE) continue;
             name_tensor(opt, &used, i, muon__state_suffix((state_part)part), dtype,
-                        muon__state_numel(opt, i, (state_part)part), part == STATE_VECTORS);
+                        muon__state_numel(opt, i, (state_part)part),
+                        muon__state_list((state_part)part) >= 0);
         }
         name_tensor(opt, &used, i, ".step", MUON_I64, -1, 0);
     }
@@ -217,7 +224,7 @@ muon_status muon__opt_make_state(muon_opt *opt, const muon_state_buffers *bound)
     TRY(CALLOC(&opt->own, nparams, "state"));
     TRY(CALLOC(&opt->bound, nparams, "state"));
     TRY(CALLOC(&opt->steps, nparams, "state"));
-    TRY(muon__vectors_create(opt));
+    TRY(muon__owned_create(opt));
     for (size_t i = 0; i < nparams; i++)
         if (opt->plan->params[i].rule != MUON_RULE_FROZEN) opt->own[i].step = &opt->steps[i];
     TRY(bound ? muon__state_take(opt, bound, 1) : muon__state_reserve(opt));

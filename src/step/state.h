@@ -10,10 +10,13 @@ typedef enum state_part {
     STATE_MOMENTUM,
     STATE_EXP_AVG,
     STATE_EXP_AVG_SQ,
-    STATE_SECOND,  /* of elements */
-    STATE_VECTORS, /* second moments of matrices, at their owners (vectors.c) */
+    STATE_SECOND,      /* of elements */
+    STATE_SECOND_LIST, /* these are lists of matrices, at their owners (owned.c) */
+    STATE_CODES,
+    STATE_SCALES,
     STATE_PARTS,
-    STATE_SHARDED = STATE_VECTORS /* parts before this one are like the shard of the parameter */
+    STATE_SHARDED =
+        STATE_SECOND_LIST /* parts before this one are like the shard of the parameter */
 } state_part;
 
 /* ".momentum_buffer"; a tensor's name is the parameter's with this behind. */
@@ -21,24 +24,45 @@ const char *muon__state_suffix(state_part part);
 /* MUON_NONE: a parameter of this rule has no such part. */
 muon_dtype muon__state_dtype(const muon_opt *opt, size_t param, state_part part);
 
+/* Of the lists of opt.h, or none of them. */
+static inline int muon__state_list(state_part part)
+{
+    return part < STATE_SHARDED ? -1 : (int)part - STATE_SHARDED;
+}
+
 /* Bytes of an element; MUON_I64 is a step counter's. */
 static inline size_t muon__dtype_bytes(muon_dtype dtype)
 {
-    return dtype == MUON_BF16 || dtype == MUON_F16 ? 2 : dtype == MUON_F32 ? 4 : 8;
+    switch (dtype) {
+    case MUON_I8:
+        return 1;
+    case MUON_BF16:
+    case MUON_F16:
+        return 2;
+    case MUON_F32:
+        return 4;
+    case MUON_I64:
+    case MUON_NONE:
+        break;
+    }
+    return 8;
 }
 
 static inline void *muon__state_part(const muon_state_buffers *of, state_part part)
 {
     switch (part) {
     case STATE_MOMENTUM:
+    case STATE_CODES:
         return of->momentum;
     case STATE_EXP_AVG:
         return of->exp_avg;
     case STATE_EXP_AVG_SQ:
         return of->exp_avg_sq;
     case STATE_SECOND:
+    case STATE_SECOND_LIST:
         return of->second_moment;
-    case STATE_VECTORS:
+    case STATE_SCALES:
+        return of->momentum_scales;
     case STATE_PARTS:
         break;
     }

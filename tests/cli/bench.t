@@ -29,6 +29,7 @@ $ muonctl bench variants:gpt2-tiny --repeat 2 --min-time 0 --threads 2 | sed 's/
 {"problem":"variants:gpt2-tiny","variant":"polargrad",* (glob)
 {"problem":"variants:gpt2-tiny","variant":"cautious",* (glob)
 {"problem":"variants:gpt2-tiny","variant":"nanochat",* (glob)
+{"problem":"variants:gpt2-tiny","variant":"int8",* (glob)
 {"problem":"variants:gpt2-tiny","variant":"lion",* (glob)
 $ muonctl bench variants:gpt2-tiny --repeat 1 --min-time 0 --table | sed 's/[0-9][0-9.]*/N/g' | head -3 | tr -s ' '
 variants:gptN-tiny: at least N turns each; at most N times as long is wanted

@@ -135,7 +135,7 @@ $ muonctl ckpt import g x --from torch --momentum emma
 2> try: muonctl ckpt import --help
 ? 2
 $ muonctl ckpt import g x --from torch --momentum-dtype f16
-2> muonctl: ckpt import: --momentum-dtype: momentum_dtype 'f16' is unknown; known: f32, bf16; did you mean 'bf16'?
+2> muonctl: ckpt import: --momentum-dtype: momentum_dtype 'f16' is unknown; known: f32, bf16, i8; did you mean 'bf16'?
 2> try: muonctl ckpt import --help
 ? 2
 $ muonctl ckpt import g x --from torch --mu 1
@@ -188,7 +188,7 @@ $ tensors save odd 3 muon.ngroups=1 muon.param.w=1 w.momentum_buffer:F32:2x2 && 
 $ for f in rule momentum_form momentum_dtype lr_mode coefficients algorithm eps_mode adam_eps_mode decay_form; do rm -rf odd && tensors save odd 1 muon.ngroups=1 muon.group.0.$f=? muon.param.w=0 w.momentum_buffer:F32:2x2 && muonctl ckpt export odd z --to torch 2>&1 | sed 's/.*: muon.group.0: //'; done
 rule '?' is unknown; known: muon, adamw, frozen, lion
 momentum_form '?' is unknown; known: heavy_ball, ema
-momentum_dtype '?' is unknown; known: f32, bf16
+momentum_dtype '?' is unknown; known: f32, bf16, i8
 lr_mode '?' is unknown; known: rms_norm, spectral_norm, original, spectral, none
 coefficients '?' is unknown; known: you, original, polar_express, cans, deepseek_v4, custom, polar_express_8, aol, cubic5
 algorithm '?' is unknown; known: auto, standard, symmetric, gram

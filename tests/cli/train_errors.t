@@ -53,7 +53,7 @@ $ small --data text --compare muon
 2> try: muonctl train --help
 ? 2
 $ small --data text --variant normoun
-2> muonctl: train: --variant: unknown variant 'normoun'; known: normuon, normuon-long, adamuon, muoneq, muon-plus, polargrad, cautious, nanochat, lion; did you mean 'normuon'?
+2> muonctl: train: --variant: unknown variant 'normoun'; known: normuon, normuon-long, adamuon, muoneq, muon-plus, polargrad, cautious, nanochat, int8, lion; did you mean 'normuon'?
 2> try: muonctl train --help
 ? 2
 $ small --data text --variant muon

@@ -16,3 +16,24 @@ $ echo '{"groups": {"muon": {"second_moment": "elements", "update_norm": "hyperb
 $ muonctl step --config c.json --params p --grads g --out one >log
 2> muonctl: step: group 'muon': update_norm is hyperball, but second_moment is elements, which changes the norm
 ? 1
+
+# Momentum in 8 bits is two lists, whose scales follow another form of momentum.
+$ echo '{"groups": {"muon": {"momentum_dtype": "i8"}}}' >c.json
+$ muonctl step --config c.json --params p --grads g --out one >log && muonctl step --config c.json --params one/params.safetensors --grads g --state one/state --out two >log
+$ tensors show two/state/latest/optimizer.safetensors | grep a.momentum
+a.momentum_scales F32 1
+a.momentum_codes I8 96
+$ muonctl ckpt verify two/state/latest >log
+$ muonctl ckpt convert two/state ema --momentum ema >log && muonctl ckpt convert ema back --momentum heavy_ball >log
+$ muonctl ckpt diff two/state ema | grep ^a
+a.momentum_scales: 1 of 1 elements differ, by * (glob)
+$ muonctl ckpt convert two/state out --momentum-dtype bf16
+2> muonctl: ckpt convert: two/state/step-00000002: 'a' has momentum in 8 bits, and cannot become BF16
+? 1
+$ muonctl ckpt convert two/state out --momentum-dtype i8
+2> muonctl: ckpt convert: --momentum-dtype: i8 has a scale for parts of each matrix; only f32 and bf16 can be converted to
+2> try: muonctl ckpt convert --help
+? 2
+$ muonctl ckpt export two/state out --to torch
+2> muonctl: ckpt export: two/state/step-00000002: tensor 'a.momentum_scales' is momentum in 8 bits, which the format of torch does not have
+? 1

@@ -83,7 +83,8 @@ TEST(every_illegal_value_of_a_config_is_named)
     BAD(clip_norm = nan_value, MUON_E_VALUE, "clip_norm is nan");
     BAD(clip_norm = HUGE_VAL, MUON_E_VALUE, "clip_norm is inf");
     BAD(wire = MUON_NONE, MUON_E_DTYPE, "wire is 0");
-    BAD(wire = MUON_I64, MUON_E_DTYPE, "wire is 3");
+    BAD(wire = MUON_I8, MUON_E_DTYPE, "wire is 3");
+    BAD(wire = MUON_I64, MUON_E_DTYPE, "wire is 4");
     BAD(missing_grad = (muon_missing_grad)2, MUON_E_VALUE, "missing_grad is 2");
     BAD(allow_no_muon = -1, MUON_E_VALUE, "allow_no_muon is -1");
     BAD(threads = -1, MUON_E_VALUE, "threads is -1");

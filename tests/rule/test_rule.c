@@ -167,7 +167,7 @@ static const struct {
 } choices[] = {
     {OFFSET(rule), {"muon", "adamw", "frozen", "lion"}, 0, MUON_E_VALUE},
     {OFFSET(momentum_form), {"heavy_ball", "ema"}, 0, MUON_E_VALUE},
-    {OFFSET(momentum_dtype), {"f32", "bf16"}, MUON_F32, MUON_E_DTYPE},
+    {OFFSET(momentum_dtype), {"f32", "bf16", "i8"}, MUON_F32, MUON_E_DTYPE},
     {OFFSET(lr_mode),
      {"rms_norm", "spectral_norm", "original", "spectral", "none"},
      0,

@@ -77,7 +77,7 @@ static const double no_numbers[][3] = {{1, 2, 3}, {1, (double)NAN, 3}};
     X(an_unknown_weight_dtype_is_refused, PARAM[Q].dtype = (muon_dtype)9, E_DTYPE,                 \
       "param 'q': dtype is 9")                                                                     \
     X(an_integer_weight_is_refused, PARAM[EMB].dtype = MUON_I64, E_DTYPE,                          \
-      "param 'emb': dtype is 3")                                                                   \
+      "param 'emb': dtype is 4")                                                                   \
     X(a_gradient_without_dtype_is_refused, PARAM[K].grad_dtype = MUON_NONE, E_DTYPE,               \
       "param 'k': grad_dtype is 0")                                                                \
     X(an_f32_copy_is_refused, PARAM[K].copy_dtype = MUON_F32, E_DTYPE,                             \

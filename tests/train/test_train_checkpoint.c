@@ -146,6 +146,7 @@ TEST(a_stopped_run_goes_on_with_the_same_bits_on_any_ranks)
          {.ranks = 2, .budget = BUDGET},
          {.ranks = 4, .budget = BUDGET}},
         {"experts, NorMuon, 2 to 4", &experts, "normuon", 0, {.ranks = 2}, {.ranks = 4}},
+        {"dense, int8, 4 to 2", &dense, "int8", 0, {.ranks = 4}, {.ranks = 2}},
         {"dense, Lion, 1 to 2", &dense, "lion", 0, {.ranks = 1}, {.ranks = 2}},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

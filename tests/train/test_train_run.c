@@ -57,6 +57,7 @@ TEST(deterministic_runs_have_the_same_bits_on_any_mesh)
         {"latent", &latent, "muon", 4, 1, 1},
         {"experts, nanochat", &experts, "nanochat", 1, 2, 2},
         {"dense, AdaMuon", &dense, "adamuon", 2, 2, 1},
+        {"experts, int8", &experts, "int8", 1, 2, 2},
         {"dense, Lion", &dense, "lion", 1, 4, 1},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -75,7 +76,8 @@ TEST(deterministic_runs_have_the_same_bits_on_any_mesh)
         s.optimizer.ep = cases[i].ep;
         crew *many = run_on(ranks, &s);
         assert_true(one->out[0].record.steps[0].clipped_heads > 0);
-        assert_int_equal(many->out[0].record.nspectra, s.optimizer.muon ? 2 : 0);
+        int narrow = strstr(cases[i].name, "int8") != NULL; /* no shard has its momentum */
+        assert_int_equal(many->out[0].record.nspectra, s.optimizer.muon && !narrow ? 2 : 0);
         for (int rank = 0; rank < ranks; rank++)
             assert_same_bits(&one->out[0], &many->out[rank], what);
         free_crew(one);

@@ -35,6 +35,7 @@ TEST(a_variant_is_settings_of_groups)
         {"nanochat", MUON_RULE_MUON, "cautious_decay", "1"},
         {"nanochat", MUON_RULE_ADAMW, "cautious_decay", "0"},
         {"normuon", MUON_RULE_ADAMW, "rule", "adamw"},
+        {"int8", MUON_RULE_MUON, "momentum_dtype", "i8"},
         {"lion", MUON_RULE_ADAMW, "rule", "lion"},
         {"lion", MUON_RULE_MUON, "rule", "muon"},
     };

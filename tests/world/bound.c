@@ -2,9 +2,11 @@
  * sanitizer sees whoever goes beyond it. */
 #include "tests/world/fleet.h"
 
-static size_t state_bytes(const fleet *f, size_t i)
+/* Of an element of momentum in a shard; a list, as for MUON_I8, is left to the optimizer. */
+static size_t momentum_bytes(const fleet *f, size_t i)
 {
-    return f->groups[f->params[i].group].momentum_dtype == MUON_BF16 ? 2 : 4;
+    muon_dtype dtype = f->groups[f->params[i].group].momentum_dtype;
+    return dtype == MUON_I8 ? 0 : fleet_bytes(dtype);
 }
 
 static int has_second(const fleet *f, size_t i)
@@ -26,7 +28,8 @@ void state_allocate(muon_state_buffers *out, const fleet *f, const muon_plan *pl
         int64_t n = muon_plan_count_elements(plan, i, rank);
         muon_rule rule = f->groups[f->params[i].group].rule;
         out[i] = (muon_state_buffers){0};
-        if (rule == MUON_RULE_MUON) out[i].momentum = take(n, state_bytes(f, i));
+        if (rule == MUON_RULE_MUON && momentum_bytes(f, i))
+            out[i].momentum = take(n, momentum_bytes(f, i));
         if (has_second(f, i)) out[i].second_moment = take(n, sizeof(float));
         if (rule == MUON_RULE_ADAMW || rule == MUON_RULE_LION)
             out[i].exp_avg = take(n, sizeof(float));
@@ -55,7 +58,7 @@ static void copy(void *to, const void *from, int64_t n, size_t element)
 void state_copy(muon_state_buffers *to, const muon_state_buffers *from, const ship *s)
 {
     for (size_t i = 0; i < s->f->nparams; i++) {
-        copy(to[i].momentum, from[i].momentum, s->numel[i], state_bytes(s->f, i));
+        copy(to[i].momentum, from[i].momentum, s->numel[i], momentum_bytes(s->f, i));
         copy(to[i].exp_avg, from[i].exp_avg, s->numel[i], sizeof(float));
         copy(to[i].exp_avg_sq, from[i].exp_avg_sq, s->numel[i], sizeof(float));
         copy(to[i].second_moment, from[i].second_moment, s->numel[i], sizeof(float));

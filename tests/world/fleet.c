@@ -164,7 +164,19 @@ int64_t fleet_numel(const muon_param *param)
 
 size_t fleet_bytes(muon_dtype dtype)
 {
-    return dtype == MUON_BF16 || dtype == MUON_F16 ? 2 : dtype == MUON_I64 ? 8 : 4;
+    switch (dtype) {
+    case MUON_I8:
+        return 1;
+    case MUON_BF16:
+    case MUON_F16:
+        return 2;
+    case MUON_I64:
+        return 8;
+    case MUON_NONE:
+    case MUON_F32:
+        break;
+    }
+    return 4;
 }
 
 /* Cuts off what does not fit. Numbers below 2^-14 become zeros, those from 2^16 on infinities. */

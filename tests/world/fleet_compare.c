@@ -1,6 +1,11 @@
 #include "tests/world/fleet.h"
 
-static const char *const suffixes[] = {"momentum_buffer", "exp_avg", "exp_avg_sq", "second_moment",
+static const char *const suffixes[] = {"momentum_buffer",
+                                       "momentum_codes",
+                                       "momentum_scales",
+                                       "exp_avg",
+                                       "exp_avg_sq",
+                                       "second_moment",
                                        "step"};
 
 const char *ship_compare_bits(ship *s, size_t i, const char *what, const void *got,
@@ -15,8 +20,16 @@ const char *ship_compare_bits(ship *s, size_t i, const char *what, const void *g
     return NULL;
 }
 
+static size_t list_bytes(const muon_matrix *m, const char *suffix)
+{
+    if (strcmp(suffix, "momentum_codes") == 0)
+        return m->momentum_scales ? (size_t)(m->rows * m->cols) : 0;
+    int scales = strcmp(suffix, "momentum_scales") == 0;
+    return (size_t)(scales ? m->momentum_scales : m->second_moments) * sizeof(float);
+}
+
 /* A list for each matrix, of those that this rank owns, or of all. */
-static const char *compare_lists(ship *s, size_t param, const muon_tensor *got,
+static const char *compare_lists(ship *s, size_t param, const char *suffix, const muon_tensor *got,
                                  const muon_tensor *want)
 {
     const muon_plan *plan = muon_opt_get_plan(s->opt);
@@ -25,24 +38,25 @@ static const char *compare_lists(ship *s, size_t param, const muon_tensor *got,
         muon_matrix m;
         if (muon_plan_get_matrix(plan, i, &m, sizeof m) != MUON_OK) abort();
         if (m.param != param) continue;
-        size_t bytes = (size_t)m.second_moments * sizeof(float);
+        size_t bytes = list_bytes(&m, suffix);
         if (m.owner == s->rank || s->f->config.path == MUON_PATH_REFERENCE) {
             if (mine + bytes > end || memcmp(mine, all, bytes) != 0)
-                return SHIP_WRONG(s, "rank %d, param '%s': other second moments of matrix %zu",
-                                  s->rank, s->f->params[param].name, i);
+                return SHIP_WRONG(s, "rank %d, param '%s': other %s of matrix %zu", s->rank,
+                                  s->f->params[param].name, suffix, i);
             mine += bytes;
         }
         all += bytes;
     }
     if (mine == end && all == (const char *)want->data + want->bytes) return NULL;
-    return SHIP_WRONG(s, "rank %d, param '%s': %zu bytes of second moments", s->rank,
-                      s->f->params[param].name, got->bytes);
+    return SHIP_WRONG(s, "rank %d, param '%s': %zu bytes of %s", s->rank, s->f->params[param].name,
+                      got->bytes, suffix);
 }
 
 static int is_list(const ship *s, size_t param, const char *suffix)
 {
     muon_second_moment of = s->f->groups[s->f->params[param].group].second_moment;
-    return strcmp(suffix, "second_moment") == 0 && of != MUON_SECOND_ELEMENTS;
+    return (strcmp(suffix, "second_moment") == 0 && of != MUON_SECOND_ELEMENTS) ||
+           strcmp(suffix, "momentum_codes") == 0 || strcmp(suffix, "momentum_scales") == 0;
 }
 
 const char *ship_compare_state(ship *s, size_t i, const ship *whole)
@@ -58,7 +72,7 @@ const char *ship_compare_state(ship *s, size_t i, const ship *whole)
                               s->f->params[i].name);
         const char *wrong = NULL;
         if (is_list(s, i, suffixes[k]))
-            wrong = compare_lists(s, i, &got, &want);
+            wrong = compare_lists(s, i, suffixes[k], &got, &want);
         else if (want.dtype != MUON_I64)
             wrong = ship_compare_bits(s, i, suffixes[k], got.data, want.data, want.dtype);
         if (wrong) return wrong;

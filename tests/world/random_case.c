@@ -200,7 +200,7 @@ static void draw_group(random_case *c, muon_group *g)
     g->momentum = pick(3) ? 0.95 : 0.5 * pick(2);
     g->nesterov = pick(2);
     g->momentum_form = (muon_momentum_form)pick(2);
-    g->momentum_dtype = pick(3) ? MUON_F32 : MUON_BF16;
+    g->momentum_dtype = (muon_dtype[]){MUON_F32, MUON_F32, MUON_BF16, MUON_I8}[pick(4)];
     g->lr_mode = (muon_lr_mode)pick(5);
     g->lr_scale = pick(3) ? 1 : 0.7;
     g->coefficients = (muon_coefficients)pick(6);

@@ -39,7 +39,9 @@ static void print_layout(const muon_param *p, int k, FILE *out)
 
 static const char *dtype_name(muon_dtype dtype)
 {
-    static const char *const names[] = {"none", "f32", "bf16", "i64", "f16"};
+    static const char *const names[] = {
+        [MUON_NONE] = "none", [MUON_F32] = "f32", [MUON_BF16] = "bf16",
+        [MUON_I8] = "i8",     [MUON_I64] = "i64", [MUON_F16] = "f16"};
     return names[dtype];
 }
 

@@ -20,6 +20,7 @@ enum {
     ADAPTIVES,
     HYPERBALLS,
     NAMOS,
+    NARROWS,
     ZOO_GROUPS
 };
 
@@ -46,6 +47,8 @@ static void add_variants(fleet *f)
     p = ADD(HYPERBALLS, "hyperball.bf16", "batch 1", "1: fsdp; 2: tp", 3, 14, 18);
     p->dtype = p->grad_dtype = MUON_BF16;
     ADD(NAMOS, "namo", "cols / 3", "0: ep, fsdp; 1: tp", 15, 36)->grad_dtype = MUON_F16;
+    ADD(NARROWS, "narrow", "rows 33, skip 4, 60", "0: tp; 1: fsdp, ep", 97, 70);
+    ADD(NARROWS, "narrow.experts", "batch 1", "0: ep; 1: fsdp, tp", 5, 21, 13)->dtype = MUON_BF16;
 }
 
 static void add_params(fleet *f)
@@ -131,6 +134,8 @@ static void set_variants(muon_group *groups)
     groups[HYPERBALLS].update_norm = MUON_UPDATE_HYPERBALL;
     groups[NAMOS].update_norm = MUON_UPDATE_RELATIVE;
     groups[NAMOS].second_moment = MUON_SECOND_MATRIX;
+    groups[NARROWS].momentum_dtype = MUON_I8;
+    groups[NARROWS].second_moment = MUON_SECOND_ROWS;
 }
 
 void zoo_init(zoo *z)

@@ -164,25 +164,26 @@ static muon_status decompose(train_run *run, const update *updates, const muon_g
     return MUON_OK;
 }
 
-static muon_status fill(train_run *run, update *updates, float **shard)
+static muon_status fill(train_run *run, update *updates, const muon_group *group, float **shard)
 {
     const train_step *last = train_record_last(run->record);
-    muon_group group;
-    muon_group_init(&group, sizeof group);
-    TRY(muon_opt_get_group(run->opt.opt, 0, &group)); /* of the matrices */
     TRY(team_agree(run->team, prepare(run, updates, shard)));
-    TRY(add_up(run, updates, group.momentum, last->clip_coef, *shard));
-    return team_agree(run->team, decompose(run, updates, &group));
+    TRY(add_up(run, updates, group->momentum, last->clip_coef, *shard));
+    return team_agree(run->team, decompose(run, updates, group));
 }
 
 muon_status train_run_fill_spectra(train_run *run)
 {
     int is_muon = muon_plan_count_matrices(muon_opt_get_plan(run->opt.opt)) > 0;
+    muon_group group;
+    muon_group_init(&group, sizeof group);
+    TRY(muon_opt_get_group(run->opt.opt, 0, &group));    /* of the matrices */
+    if (group.momentum_dtype == MUON_I8) return MUON_OK; /* no rank has the momentum of its shard */
     if (!is_muon || run->record->nsteps == 0 || train_record_last(run->record)->skipped)
         return MUON_OK;
     update updates[MOST] = {{.u = NULL}};
     float *shard = NULL;
-    muon_status status = fill(run, updates, &shard);
+    muon_status status = fill(run, updates, &group, &shard);
     for (size_t i = 0; i < MOST; i++) {
         free(updates[i].u);
         free(updates[i].momentum);

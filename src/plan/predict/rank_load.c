@@ -1,6 +1,7 @@
 /* What one rank has to do, from its route: the same lists that the step will work through. */
 #include "base/mode.h"
 #include "base/versioned.h"
+#include "plan/owned.h"
 #include "plan/route/route.h"
 
 #include <stdlib.h>
@@ -81,9 +82,11 @@ static int64_t count_state(const route *r, const muon_plan *plan)
     int64_t bytes = 0;
     for (size_t i = 0; i < plan->nparams; i++) {
         const plan_param *param = &plan->params[i];
-        int64_t element = muon__plan_state_bytes(plan, param);
-        if (element) bytes += r->numel[i] * element + (int64_t)sizeof(int64_t);
+        if (param->rule == MUON_RULE_FROZEN) continue;
+        bytes += r->numel[i] * muon__plan_state_bytes(plan, param) + (int64_t)sizeof(int64_t);
     }
+    for (size_t i = 0; i < r->owned_first[plan->nwaves]; i++)
+        bytes += muon__owned_bytes(plan, &plan->items[r->owned[i]]);
     return bytes;
 }
 

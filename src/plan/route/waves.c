@@ -5,6 +5,7 @@
  * the same bits. */
 #include "plan/route/waves.h"
 
+#include "plan/owned.h"
 #include "plan/route/route.h"
 #include "plan/route/traffic.h"
 #include "variant/variant.h"
@@ -236,9 +237,12 @@ static void count_state(muon_plan *plan)
 {
     for (size_t i = 0; i < plan->nparams; i++) {
         const plan_param *param = &plan->params[i];
-        int64_t element = muon__plan_state_bytes(plan, param);
-        if (element) plan->cost.state_bytes += param->numel * element + (int64_t)sizeof(int64_t);
+        if (param->rule == MUON_RULE_FROZEN) continue;
+        plan->cost.state_bytes +=
+            param->numel * muon__plan_state_bytes(plan, param) + (int64_t)sizeof(int64_t);
     }
+    for (size_t i = 0; i < plan->nitems; i++)
+        plan->cost.state_bytes += muon__owned_bytes(plan, &plan->items[i]);
 }
 
 muon_status muon__plan_make_waves(muon_plan *plan)
