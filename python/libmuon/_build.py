@@ -67,7 +67,7 @@ def make_engine(
 ) -> Engine:
     """Collective with several ranks: what is wrong on one of them is an exception on all.
 
-    `held` says what is in lists of second moments, and then what is in them now.
+    `held` says what is in lists (_state/_lists.py), and then what is in them now.
     """
     slots: list[Slot] = []
     kind, layouts, problem = "", None, None
@@ -92,8 +92,7 @@ def make_engine(
     if layouts:
         config["meshes"] = layouts.meshes
     states = [state[slot.tensor] if slot.rule != "frozen" else {} for slot in slots]
-    dtypes = [group["momentum_dtype"] for group in groups]
-    engine = _make(kind, options, world, slots, config, states, dtypes, held)
+    engine = _make(kind, options, world, slots, config, states, held)
     if world and layouts:
         _layout.check(engine.plan, layouts, world.rank)
     return engine
@@ -130,7 +129,6 @@ def _make(
     slots: list[Slot],
     config: dict[str, Any],
     states: list[Any],
-    dtypes: list[str],
     held: _lists.Held,
 ) -> Engine:
     if kind != "offload":
@@ -139,14 +137,12 @@ def _make(
     if kind != "device":
         make = OffloadEngine if kind == "offload" else HostEngine
         if world is None:
-            return make(slots, config, states, dtypes, held=held)
-        return make(
-            slots, config, states, dtypes, world.transport, world.agree, world.exchange, held
-        )
+            return make(slots, config, states, held=held)
+        return make(slots, config, states, world.transport, world.agree, world.exchange, held)
     from ._device._device import DeviceEngine  # few need it, and an import takes time
 
     given = {key: options[key] for key in _model.DEVICE if key in options}
     if world:
         given.update(process_group=options.get("process_group"), transport=world.transport)
         given.update(agree=world.agree, ranks=world.size, rank=world.rank, exchange=world.exchange)
-    return DeviceEngine(slots, config, states, dtypes, held=held, **given)
+    return DeviceEngine(slots, config, states, held=held, **given)

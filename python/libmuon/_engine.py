@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, Protocol
 
@@ -101,7 +101,9 @@ class Slot:
     rule: str  # "frozen" also if it does not require a gradient
     shape: tuple[int, ...]  # of the whole tensor
     spec: dict[str, Any]  # for _core
-    second_moment: str = "none"  # the setting of its group, for Muon
+    # Settings of its group, for Muon.
+    momentum_dtype: str = "f32"
+    second_moment: str = "none"
     dtype: torch.dtype = field(init=False)
     grad_dtype: torch.dtype = field(init=False)
     sharded: bool = field(init=False)  # the parameter and its state are DTensors
@@ -110,6 +112,13 @@ class Slot:
         self.dtype = self.tensor.dtype
         self.grad_dtype = grad_dtype(self.tensor)
         self.sharded = hasattr(self.tensor, "_local_tensor")
+
+    def with_settings(self, group: Mapping[str, Any]) -> Slot:
+        """The same in a group with these settings; those that are missing stay as they are."""
+        if self.rule != "muon":
+            return self
+        names = ("momentum_dtype", "second_moment")
+        return replace(self, **{name: group[name] for name in names if name in group})
 
     def local(self, tensor: torch.Tensor) -> torch.Tensor:
         """This rank's shard of the parameter, its gradient or its state."""

@@ -140,8 +140,8 @@ def slots_of(groups: Sequence[Mapping[str, Any]], matrices: Mapping[str, str]) -
             rule = group["rule"] if trains else "frozen"
             if rule == "muon":
                 spec["matrices"] = _matrices_of(name, tensor, group["matrices"], matrices)
-            second = group["second_moment"] if rule == "muon" else "none"
-            slots.append(Slot(name, tensor, index, rule, spec["shape"], spec, second))
+            slot = Slot(name, tensor, index, rule, spec["shape"], spec)
+            slots.append(slot.with_settings(group))
     return slots
 
 

@@ -84,7 +84,7 @@ class Muon(torch.optim.Optimizer):
         self._world: World | None = None
         self._signature: _model.Signature | None = None
         self._process = os.getpid()
-        self._held: _lists.Held = {}  # what is in lists of second moments, where that is known
+        self._held: _lists.Held = {}  # what is in lists, where that is known
         self.last: StepResult | None = None
 
     # ---- Groups
@@ -307,8 +307,7 @@ class Muon(torch.optim.Optimizer):
         if not _build.is_alone(self.param_groups, self._options):
             slots = _model.slots_of(self.param_groups, self._options.get("matrices") or {})
             is_one = self._world is not None and self._world.size == 1
-            lists = [slot.name for slot in slots if _lists.has_list(slot)]
-            _lists.warn_of_torch_checkpoints([] if is_one else lists)
+            _lists.warn_of_torch_checkpoints([] if is_one else slots)
         return self._with_whole_state(super().state_dict)
 
     def _with_whole_state(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:

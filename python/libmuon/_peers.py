@@ -186,6 +186,11 @@ def _convert(
     slot: Slot, found: Mapping[str, Any], form: str, own_form: str, momentum: float
 ) -> dict[str, Any]:
     """The tensors that the parameter's rule needs, momentum in the optimizer's form."""
+    if slot.momentum_dtype == "i8":
+        raise ArgumentError(
+            f"param '{slot.name}': momentum of other optimizers is not taken over in 8 bits; "
+            "momentum_dtype 'f32' or 'bf16' takes it"
+        )
     # Second moments that the other optimizer did not have begin with zeros.
     optional = {"step"} if slot.second_moment == "none" else {"step", SECOND}
     needed = [key for key in _state.tensors_of(slot) if key != SECOND]

@@ -362,7 +362,8 @@ static PyGetSetDef properties[] = {
 static PyType_Slot slots[] = {
     {Py_tp_doc,
      "Optimizer(config, params, state=None): state has the addresses of momentum, exp_avg, "
-     "exp_avg_sq, step and second_moment of every parameter (0: none); None: memory of its own."},
+     "exp_avg_sq, step, second_moment and momentum_scales of every parameter (0: none); None: "
+     "memory of its own."},
     {Py_tp_new, optimizer_new},
     {Py_tp_dealloc, optimizer_free},
     {Py_tp_methods, methods},

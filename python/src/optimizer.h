@@ -25,8 +25,8 @@ muon_opt *core_usable(PyObject *self);
 PyObject *core_done(muon_status status);
 /* Reads weight, gradient and copy of every parameter: a list of 3 nparams addresses. */
 int core_read_buffers(optimizer_object *self, PyObject *list);
-/* Reads momentum, exp_avg, exp_avg_sq, step and second_moment of every parameter: a list of 5 nparams
- * addresses. */
+/* Reads momentum, exp_avg, exp_avg_sq, step, second_moment and momentum_scales of every parameter: a
+ * list of 6 nparams addresses. */
 int core_read_state(muon_state_buffers *out, size_t nparams, PyObject *list);
 
 /* Methods (optimizer_state.c) */

@@ -39,7 +39,7 @@ int core_read_buffers(optimizer_object *self, PyObject *list)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-enum { PARTS = 5 }; /* addresses of a parameter */
+enum { PARTS = 6 }; /* addresses of a parameter */
 
 int core_read_state(muon_state_buffers *out, size_t nparams, PyObject *list)
 {
@@ -52,7 +52,8 @@ int core_read_state(muon_state_buffers *out, size_t nparams, PyObject *list)
         void *address[PARTS];
         for (size_t k = 0; k < PARTS; k++)
             address[k] = PyLong_AsVoidPtr(PyList_GetItem(list, (Py_ssize_t)(PARTS * i + k)));
-        out[i] = (muon_state_buffers){address[0], address[1], address[2], address[3], address[4]};
+        out[i] = (muon_state_buffers){address[0], address[1], address[2],
+                                      address[3], address[4], address[5]};
     }
     return PyErr_Occurred() ? -1 : 0;
 }

@@ -99,6 +99,7 @@ static const core_field matrix_fields[] = {
     M(owner, CORE_INT),
     M(wave, CORE_INT),
     M(second_moments, CORE_I64),
+    M(momentum_scales, CORE_I64),
     CORE_END,
 };
 

@@ -162,7 +162,8 @@ def _by_state_dict(optimizer):
 
 def _by_torch_checkpoint(optimizer):
     """As torch.distributed.checkpoint takes state from an optimizer and gives it to another."""
-    other = make(second_moment=optimizer.param_groups[0]["second_moment"])
+    group = optimizer.param_groups[0]
+    other = make(**{key: group[key] for key in ("second_moment", "momentum_dtype")})
     models = [
         torch.nn.ParameterDict(dict(zip(NAMES, params_of(each), strict=True)))
         for each in (optimizer, other)

@@ -17,13 +17,15 @@ from ranks import run_ranks
 ROWS = {"equalize": True, "adaptive": True, "renormalize": True, "second_moment": "rows"}
 LONG = {"second_moment": "long_side", "second_eps_mode": "clamp", "momentum_form": "ema"}
 ELEMENTS = {"second_moment": "elements", "cautious_decay": True}
+INT8 = {"momentum_dtype": "i8", "second_moment": "matrix"}
 VARIANTS = [ROWS, LONG, ELEMENTS]
+LISTS = (".second_moment", ".momentum_codes", ".momentum_scales")
 
 
-def all_layouts(ranks: int, **options) -> list[str]:
+def all_layouts(ranks: int, variants=(*VARIANTS, INT8), **options) -> list[str]:
     """What is different on this rank from one process; of lists every rank has its own part."""
     different = []
-    for variant in VARIANTS:
+    for variant in variants:
         expected = train_layout(lambda tensor: tensor, torch.float32, **variant, **options)
         for layout in LAYOUTS:
             if LAYOUTS[layout][0] != ranks:
@@ -32,7 +34,7 @@ def all_layouts(ranks: int, **options) -> list[str]:
             different += [
                 f"{layout}, {variant}: {key}"
                 for key in expected
-                if (variant is ELEMENTS or not key.endswith(".second_moment"))
+                if (variant is ELEMENTS or not key.endswith(LISTS))
                 and not torch.equal(found[key], expected[key])
             ]
     return different
@@ -44,7 +46,7 @@ def test_every_layout_has_the_bits_of_one_process(ranks):
 
 
 def device_layouts(ranks: int) -> list[str]:
-    return all_layouts(ranks, engine="device", batched=False)
+    return all_layouts(ranks, VARIANTS, engine="device", batched=False)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -68,10 +70,10 @@ def whole_weights(optimizer):
     return [whole(p.detach()).clone() for p in params_of(optimizer)]
 
 
-def moved(ranks: int, kind: str, engine: str, path: str, load: bool) -> list[torch.Tensor]:
+def moved(ranks: int, path: str, load: bool, options) -> list[torch.Tensor]:
     """The weights after four steps; the first two are from, or go to, a checkpoint."""
     place = sharded(ranks) if ranks > 1 else lambda tensor: tensor
-    optimizer = make(place, second_moment=kind, engine=engine, batched=False)
+    optimizer = make(place, batched=False, **options)
     if load:
         optimizer.load(path, model=True)
     for number in range(3 if load else 1, 5):
@@ -81,26 +83,34 @@ def moved(ranks: int, kind: str, engine: str, path: str, load: bool) -> list[tor
     return whole_weights(optimizer)
 
 
-@pytest.mark.parametrize("engine", ["host", "device"])
-@pytest.mark.parametrize("kind", ["rows", "elements"])
-def test_checkpoints_move_them_to_other_ranks(kind, engine, tmp_path):
+KINDS = [{"second_moment": "rows"}, {"second_moment": "elements"}]
+ON_HOST = {"momentum_dtype": "i8", "engine": "host"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [*({**kind, "engine": engine} for kind in KINDS for engine in ("host", "device")), ON_HOST],
+    ids=lambda options: "-".join(options.values()),
+)
+def test_checkpoints_move_them_to_other_ranks(options, tmp_path):
     for first, then in ((3, 2), (2, 1)):
         path = str(tmp_path / f"{first}")
         results = [
-            run_ranks(ranks, moved, ranks, kind, engine, path, load)[0]
+            run_ranks(ranks, moved, ranks, path, load, options)[0]
             for ranks, load in ((first, False), (then, True))
         ]
         assert all(map(torch.equal, *results))
 
 
 def said(caught):
-    return [str(each.message) for each in caught if "second_moment" in str(each.message)]
+    return [text for each in caught if "mix up" in (text := str(each.message))]
 
 
-def by_state_dict(kind: str) -> tuple[bool, list[str], list[str], list[int]]:
-    """Whether each rank's state dict goes on, and what is said of torch's checkpoints."""
+def by_state_dict(key: str, options) -> tuple[bool, list[str], list[str], list[int]]:
+    """Whether each rank's state dict goes on, what is said of torch's checkpoints, and how long
+    the lists are."""
     place = sharded(2)
-    optimizer, other = (make(place, second_moment=kind) for _ in range(2))
+    optimizer, other = (make(place, **options) for _ in range(2))
     for number in (1, 2):
         step(optimizer, number, place)
     with warnings.catch_warnings(record=True) as at_save:
@@ -115,12 +125,12 @@ def by_state_dict(kind: str) -> tuple[bool, list[str], list[str], list[int]]:
             step(optimizer, number, place)
             step(other, number, place)
     same = all(map(torch.equal, whole_weights(optimizer), whole_weights(other)))
-    lengths = [state["second_moment"].numel() for state in other.state.values()]
+    lengths = [state[key].numel() for state in other.state.values()]
     return same, said(at_save), said(at_load), lengths
 
 
 def test_a_state_dict_of_lists_is_for_the_rank_that_made_it():
-    results = run_ranks(2, by_state_dict, "rows")
+    results = run_ranks(2, by_state_dict, "second_moment", {"second_moment": "rows"})
     for same, at_save, at_load, _ in results:
         assert same
         assert len(at_save) == 1
@@ -129,20 +139,32 @@ def test_a_state_dict_of_lists_is_for_the_rank_that_made_it():
     assert [sum(each) for each in zip(*(lengths for *_, lengths in results), strict=True)] == [
         *(33, 20, 20, 24, 36)
     ]
-    for same, at_save, at_load, _ in run_ranks(2, by_state_dict, "elements"):
+    elements = run_ranks(2, by_state_dict, "second_moment", {"second_moment": "elements"})
+    for same, at_save, at_load, _ in elements:
         assert same
         assert not at_save
         assert not at_load
 
 
-def thawed(engine: str) -> tuple[list[bool], bool]:
+def test_so_is_one_of_momentum_in_8_bits():
+    results = run_ranks(2, by_state_dict, "momentum_codes", {"momentum_dtype": "i8"})
+    for same, at_save, at_load, _ in results:
+        assert same
+        assert [text.split()[5] for text in at_save] == ["momentum_codes", "momentum_scales"]
+        assert not at_load
+    assert [sum(each) for each in zip(*(lengths for *_, lengths in results), strict=True)] == [
+        *(33 * 20, 20 * 33, 33 * 20, 24 * 16, 3 * 12 * 18)
+    ]
+
+
+def thawed(options) -> tuple[list[bool], bool]:
     """Whether a step has the bits of one process after parameters were frozen for a while.
 
     Other ranks own the matrices then; also whether that was so.
     """
     ends, owners = [], []
     for place in (sharded(2), lambda tensor: tensor):
-        optimizer = make(place, second_moment="rows", engine=engine, batched=False)
+        optimizer = make(place, batched=False, **options)
         for number in range(1, 5):
             for p in params_of(optimizer)[1:4]:
                 p.requires_grad_(number not in (2, 3))
@@ -152,17 +174,24 @@ def thawed(engine: str) -> tuple[list[bool], bool]:
     return [torch.equal(*pair) for pair in zip(*ends, strict=True)], owners[0] != owners[1]
 
 
-@pytest.mark.parametrize("engine", ["host", "device"])
-def test_they_follow_their_matrices_to_other_owners(engine):
-    assert run_ranks(2, thawed, engine) == [([True] * 5, True)] * 2
+ROWS_OR_CODES = pytest.mark.parametrize(
+    "options",
+    [{"second_moment": "rows", "engine": engine} for engine in ("host", "device")] + [ON_HOST],
+    ids=lambda options: "-".join(options.values()),
+)
 
 
-def from_one(engine: str) -> list[bool]:
-    """Whether ranks go on with the state dict of one process, which has all second moments."""
-    place, alone = sharded(2), make(second_moment="rows", engine=engine, batched=False)
+@ROWS_OR_CODES
+def test_they_follow_their_matrices_to_other_owners(options):
+    assert run_ranks(2, thawed, options) == [([True] * 5, True)] * 2
+
+
+def from_one(options) -> list[bool]:
+    """Whether ranks go on with the state dict of one process, whose lists have all matrices."""
+    place, alone = sharded(2), make(batched=False, **options)
     for number in (1, 2):
         step(alone, number)
-    optimizer = make(place, second_moment="rows", engine=engine, batched=False)
+    optimizer = make(place, batched=False, **options)
     optimizer.load_state_dict(alone.state_dict())
     for p, q in zip(params_of(optimizer), params_of(alone), strict=True):
         p.data.copy_(place(q.detach()))
@@ -174,6 +203,6 @@ def from_one(engine: str) -> list[bool]:
     ]
 
 
-@pytest.mark.parametrize("engine", ["host", "device"])
-def test_the_state_dict_of_one_process_is_cut(engine):
-    assert run_ranks(2, from_one, engine) == [[True] * 5] * 2
+@ROWS_OR_CODES
+def test_the_state_dict_of_one_process_is_cut(options):
+    assert run_ranks(2, from_one, options) == [[True] * 5] * 2

@@ -73,7 +73,6 @@ class DeviceEngine:
         slots: Sequence[Slot],
         config: dict[str, Any],
         states: Sequence[MutableMapping[str, Any]],
-        momentum_dtypes: Sequence[str],
         *,
         process_group: Any = None,
         transport: Any = None,
@@ -85,21 +84,20 @@ class DeviceEngine:
         batched: bool = True,
         held: _lists.Held | None = None,
     ) -> None:
-        """`slots` to `momentum_dtypes`, `exchange` and `held` are as for the engine on the CPU.
+        """`slots` to `states`, `exchange` and `held` are as for the engine on the CPU.
         With more than one rank, it is collective over `process_group`; checkpoints use `transport`,
         and `agree` raises on all ranks if one has a problem."""
         self._slots, self._states = slots, states
         self._restored: list[dict[str, Any]] = []
         self._group, self._rank, self._ranks = process_group, rank, ranks
         self._compute_dtype, self._batched = compute_dtype, batched
-        self._momentum_dtypes = momentum_dtypes
         self._watch = _fields.Watch(config["groups"])
         self._clip_norm = float(config.get("clip_norm") or 0)
         self._skip_norm = float(config.get("skip_norm") or 0)
         self._skipped_steps = 0
         self._config, self._transport = config, transport
         self._wire = torch.bfloat16 if config.get("wire") == "bf16" else torch.float32
-        self._lists: _lists.Lists | None = None  # of second moments, once there is a plan
+        self._lists: _lists.Lists | None = None  # once there is a plan
         self._held: _lists.Held = {} if held is None else held
         self._exchange = exchange
         prepare(agree, self._prepare)
@@ -116,7 +114,7 @@ class DeviceEngine:
             rank,
             ranks,
         )
-        if any(map(_lists.has_list, slots)):
+        if any(map(_lists.lists_of, slots)):
             self._lists = _lists.Lists(slots, self.plan, rank)
             prepare(agree, lambda: self._make_state(exchange))
         self._qk_clip = QKClip(self.plan, config, slots, self._device, process_group, ranks)
@@ -168,7 +166,7 @@ class DeviceEngine:
 
     def _make_state(self, exchange: Callable[[Any], list[Any]] | None = None) -> None:
         for slot, state in zip(self._slots, self._states, strict=True):
-            _state.make(slot, state, self._momentum_dtypes[slot.group], self._device)
+            _state.make(slot, state, self._device)
         if self._lists is None:
             _lists.check(self._slots, self._states)
         else:
@@ -513,13 +511,11 @@ class DeviceEngine:
 
     def _on_host(self, is_separate: bool = False) -> HostCopy:
         config = {**self._config, "groups": self._settings}
-        dtypes, transport = self._momentum_dtypes, self._transport
         return HostCopy(
             self._slots,
             config,
             self._states,
-            dtypes,
-            transport,
+            self._transport,
             is_separate,
             lists=self._lists,
             held=self._held,

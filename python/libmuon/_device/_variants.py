@@ -19,7 +19,11 @@ _COMPUTED = {
     *("bias_correction", "equalize", "adaptive", "renormalize"),
     *("second_moment", "second_beta", "second_eps", "second_eps_mode"),
 }
-_REFUSED_WORDS = {"decay_form": ("l2",), "second_moment": ("matrix",)}
+_REFUSED_WORDS = {
+    "decay_form": ("l2",),
+    "momentum_dtype": ("i8",),
+    "second_moment": ("matrix",),
+}
 
 
 def check(settings: Mapping[str, Any], index: int) -> None:

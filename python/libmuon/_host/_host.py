@@ -38,14 +38,13 @@ class HostEngine:
         slots: Sequence[Slot],
         config: dict[str, Any],
         states: Sequence[MutableMapping[str, Any]],
-        momentum_dtypes: Sequence[str],
         transport: _core.Transport | None = None,
         agree: Callable[[Error | None], None] | None = None,
         exchange: Callable[[Any], list[Any]] | None = None,
         held: _lists.Held | None = None,
     ) -> None:
         """With several ranks, `agree` raises on all of them if one has a problem, and `exchange`
-        tells each what the others have. `held` says what is in lists of second moments."""
+        tells each what the others have. `held` says what is in lists."""
         self._slots = slots
         self._keep: list[torch.Tensor] = []  # what C has addresses of, in a step
         self._trained = [slot for slot in slots if slot.rule != "frozen"]
@@ -54,8 +53,7 @@ class HostEngine:
         self._is_plain = len(self._trained) == len(slots) and not any(s.sharded for s in slots)
         self._is_collective = transport is not None
         self._states = states
-        self._momentum_dtypes = momentum_dtypes
-        self._lists: _lists.Lists | None = None  # of second moments, once there is a plan
+        self._lists: _lists.Lists | None = None  # once there is a plan
         self._held: _lists.Held = {} if held is None else held
         prepare(agree, self._take_parameters, self._make_state)
         self._watch = _fields.Watch(config["groups"])
@@ -63,7 +61,7 @@ class HostEngine:
         specs = [slot.spec for slot in slots]
         self._opt = _core.Optimizer(config, specs, state=self._bound, comm=transport)
         self.plan = self._opt.plan
-        if any(map(_lists.has_list, slots)):
+        if any(map(_lists.lists_of, slots)):
             self._lists = _lists.Lists(slots, self.plan, transport.rank if transport else 0)
             prepare(agree, lambda: self._make_lists(exchange))
 
@@ -150,7 +148,7 @@ class HostEngine:
 
     def _make_state(self, exchange: Callable[[Any], list[Any]] | None = None) -> None:
         for slot, state in zip(self._slots, self._states, strict=True):
-            _state.make(slot, state, self._momentum_dtypes[slot.group], torch.device("cpu"))
+            _state.make(slot, state, torch.device("cpu"))
         if self._lists is None:
             _lists.check(self._slots, self._states)
         else:

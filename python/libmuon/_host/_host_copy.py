@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .._engine import Slot
-from .._state._lists import SECOND, Held, Lists, has_list
+from .._state._lists import Held, Lists, lists_of
 from ._host import HostEngine
 
 
@@ -19,7 +19,7 @@ class HostCopy:
     """A C engine on copies.
 
     What is on the CPU already is not copied but used, unless the copies are to be separate: then
-    nothing changes before `return_to_device`. Lists of second moments are always separate, because
+    nothing changes before `return_to_device`. Lists are always separate, because
     the C engine's plan may have other owners.
     """
 
@@ -28,7 +28,6 @@ class HostCopy:
         slots: Sequence[Slot],
         config: dict[str, Any],
         states: Sequence[Mapping[str, Any]],
-        momentum_dtypes: Sequence[str],
         transport: Any,
         is_separate: bool = False,
         *,
@@ -49,7 +48,7 @@ class HostCopy:
             self._copied_states.append(
                 {
                     key: value.cpu().clone()
-                    if key == SECOND and has_list(slot)
+                    if key in lists_of(slot)
                     else self._copied(getattr(value, "_local_tensor", value))
                     for key, value in state.items()
                 }
@@ -60,7 +59,6 @@ class HostCopy:
             self._copies,
             config,
             self._copied_states,
-            momentum_dtypes,
             transport,
             exchange=exchange,
             held=self._held,
@@ -82,8 +80,8 @@ class HostCopy:
         for slot, state, copied in zip(
             self._copies, self._states, self._copied_states, strict=True
         ):
-            if has_list(slot):
-                state[SECOND].copy_(copied[SECOND])
+            for name in lists_of(slot):
+                state[name].copy_(copied[name])
 
     def __enter__(self) -> HostCopy:
         return self

@@ -14,7 +14,7 @@ import torch
 from .._engine import Slot
 from .._ranks import _layout
 from .._state import _state
-from .._state._lists import SECOND, has_list
+from .._state._lists import lists_of, zeros
 from . import _mirror
 from ._gradients import Gradients
 from ._host import HostEngine
@@ -33,12 +33,11 @@ class OffloadEngine(HostEngine):
         slots: Sequence[Slot],
         config: dict[str, Any],
         states: Sequence[MutableMapping[str, Any]],
-        momentum_dtypes: Sequence[str],
         *others: Any,
         **named: Any,
     ) -> None:
         self.in_file = config.get("offload_dir") is not None
-        super().__init__(slots, config, states, momentum_dtypes, *others, **named)
+        super().__init__(slots, config, states, *others, **named)
         if self.in_file:
             self._leave_memory()
 
@@ -149,9 +148,9 @@ class OffloadEngine(HostEngine):
     def _return_to_memory(self) -> None:
         fresh: list[dict[str, Any]] = [{} for _ in self._slots]
         for slot, made in zip(self._slots, fresh, strict=True):
-            _state.make(slot, made, self._momentum_dtypes[slot.group], torch.device("cpu"))
-            if has_list(slot):  # which is not in the file, so that nothing will write it back
-                made[SECOND] = self._read_list(slot)
+            _state.make(slot, made, torch.device("cpu"))
+            for name in lists_of(slot):  # not in the file, so nothing will write them back
+                made[name] = self._read_list(slot, name)
         places = _state.Places(self._slots, fresh)
         self._opt.bind_state(places.table(_state.addresses(places.tensors())))
         self._opt.offload(None, 0)
@@ -170,9 +169,9 @@ class OffloadEngine(HostEngine):
             whole = wholes[slot.tensor] = dict(state)
             if not self.in_file:
                 continue
-            _state.make(slot, whole, self._momentum_dtypes[slot.group], torch.device("cpu"))
-            if has_list(slot):
-                whole[SECOND] = self._read_list(slot)
+            _state.make(slot, whole, torch.device("cpu"))
+            for name in lists_of(slot):
+                whole[name] = self._read_list(slot, name)
             for key in (*_state.tensors_of(slot), "step"):
                 local = whole[key] if key == "step" else slot.local(whole[key])
                 at = index[f"{slot.name}.{key}"]
@@ -183,12 +182,12 @@ class OffloadEngine(HostEngine):
         """Numbers of C's tensors, by name."""
         return {tensor["name"]: i for i, tensor in enumerate(self._opt.state())}
 
-    def _read_list(self, slot: Slot) -> torch.Tensor:
-        """Second moments, wherever they are."""
-        at = self._index()[f"{slot.name}.{SECOND}"]
-        length = self._opt.state()[at]["bytes"] // 4
-        values = torch.zeros(length, dtype=torch.float32, device="cpu")
-        self._opt.read_state(at, 0, length, values.data_ptr())
+    def _read_list(self, slot: Slot, name: str) -> torch.Tensor:
+        """A list, wherever it is."""
+        at = self._index()[f"{slot.name}.{name}"]
+        values = zeros(name, 0, torch.device("cpu"))
+        values.resize_(self._opt.state()[at]["bytes"] // values.element_size())
+        self._opt.read_state(at, 0, values.numel(), values.data_ptr())
         return values
 
     def offload_info(self) -> dict[str, int]:

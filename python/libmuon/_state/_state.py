@@ -2,14 +2,14 @@
 
 Muon has `momentum_buffer`, AdamW `exp_avg` and `exp_avg_sq`, Lion `exp_avg`, with the shape (and
 for a DTensor the mesh and placements) of the parameter; all have `step`, an int64 on the CPU.
-AdaMuon has `second_moment` like the parameter, NorMuon as a list (_lists.py). With offload, there
-is `master`, too, unless the parameter is its own.
+AdaMuon has `second_moment` like the parameter, NorMuon as a list; momentum in 8 bits is two lists
+(_lists.py). With offload, there is `master`, too, unless the parameter is its own.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ import torch
 from .._engine import Slot
 from .._errors import ArgumentError
 from .._ranks._dtensor import cut, like, strided_uneven
-from ._lists import SECOND, has_list, some
+from ._lists import CODES, SCALES, SECOND, lists_of, some
 
 _DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 _TENSORS: dict[str, tuple[str, ...]] = {
@@ -27,13 +27,14 @@ _TENSORS: dict[str, tuple[str, ...]] = {
     "frozen": (),
 }
 # The order in which the C engine takes them.
-_ORDER = {"momentum_buffer": 0, "exp_avg": 1, "exp_avg_sq": 2, "step": 3, SECOND: 4}
+_ORDER = dict(momentum_buffer=0, exp_avg=1, exp_avg_sq=2, step=3) | {CODES: 0, SECOND: 4, SCALES: 5}
+_ADDRESSES = 6  # of a parameter, in that order
 MASTER = "master"  # the f32 weight of an offloaded parameter
 
 
 def tensors_of(slot: Slot) -> tuple[str, ...]:
     """The state tensors that are like the parameter."""
-    names = _TENSORS[slot.rule]
+    names = () if slot.momentum_dtype == "i8" else _TENSORS[slot.rule]
     return (*names, SECOND) if slot.second_moment == "elements" else names
 
 
@@ -41,32 +42,44 @@ def keys_of(slot: Slot) -> tuple[str, ...]:
     """All that an engine has of a parameter's state."""
     if slot.rule == "frozen":
         return ()
-    return (*tensors_of(slot), *((SECOND,) if has_list(slot) else ()), "step")
+    return (*tensors_of(slot), *lists_of(slot), "step")
 
 
-def dtype_of(key: str, momentum_dtype: str) -> torch.dtype:
+def dtype_of(slot: Slot, key: str) -> torch.dtype:
     """The dtype of a state tensor."""
-    return _DTYPES[momentum_dtype] if key == "momentum_buffer" else torch.float32
+    return _DTYPES[slot.momentum_dtype] if key == "momentum_buffer" else torch.float32
 
 
-def make(
-    slot: Slot, state: MutableMapping[str, Any], momentum_dtype: str, device: torch.device
-) -> None:
+def make(slot: Slot, state: MutableMapping[str, Any], device: torch.device) -> None:
     """Makes a parameter's state what an engine needs.
 
-    What is missing becomes zeros and no steps applied; what is there keeps its values. Lists of
-    second moments need a plan (_lists.py).
+    What is missing becomes zeros and no steps applied; what is there keeps its values. Lists need
+    a plan (_lists.py).
     """
     if slot.rule == "frozen":
         return
+    _check_momentum(slot, state)
     for key in tensors_of(slot):
-        dtype = dtype_of(key, momentum_dtype)
+        dtype = dtype_of(slot, key)
         if key in state:
             state[key] = fit(slot, key, state[key], dtype, device)
         else:
             shape = slot.local(slot.tensor).shape
             state[key] = like(slot.tensor, torch.zeros(shape, dtype=dtype, device=device))
     state["step"] = steps(slot.name, state.get("step", 0))
+
+
+def _check_momentum(slot: Slot, state: Mapping[str, Any]) -> None:
+    """Raises rather than beginning again if the momentum is there, but of the other kind."""
+    if slot.rule != "muon":
+        return
+    needed = {*tensors_of(slot), *lists_of(slot)}
+    for key in ("momentum_buffer", CODES):
+        if key in state and key not in needed:
+            raise ArgumentError(
+                f"param '{slot.name}' has {key}, which momentum_dtype '{slot.momentum_dtype}' "
+                "cannot go on with: keep the momentum_dtype, or delete the parameter's state"
+            )
 
 
 def fit(slot: Slot, key: str, value: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -175,17 +188,17 @@ class Places:
         states: Sequence[MutableMapping[str, Any]],
         with_lists: bool = True,
     ) -> None:
-        self._size = len(_ORDER) * len(slots)
+        self._size = _ADDRESSES * len(slots)
         self._sharded = any(slot.sharded for slot in slots)
         self._entries: list[tuple[MutableMapping[str, Any], str]] = []
         self._indices: list[int] = []
         self._names: list[str] = []
         for i, (slot, state) in enumerate(zip(slots, states, strict=True)):
             for key in keys_of(slot):
-                if key == SECOND and has_list(slot) and not with_lists:
+                if key in lists_of(slot) and not with_lists:
                     continue
                 self._entries.append((state, key))
-                self._indices.append(len(_ORDER) * i + _ORDER[key])
+                self._indices.append(_ADDRESSES * i + _ORDER[key])
                 self._names.append(f"{key} of param '{slot.name}'")
 
     def check_apart(self) -> None:

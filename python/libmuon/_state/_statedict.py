@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from .. import _fields
 from .._engine import Slot
 from .._errors import ArgumentError
 from . import _state
-from ._lists import SECOND, has_list
+from ._lists import SECOND, lists_of
 from ._lists import fit as fit_list
 
 # What stays the optimizer's own, whatever was saved: who its parameters are, and how they are cut
@@ -44,12 +43,9 @@ def load(
     saved = state_dict["state"]
     loaded: list[dict[str, Any] | None] = []
     for slot, key in zip(slots, ids, strict=True):
-        momentum_dtype = settings[slot.group].get("momentum_dtype", "f32")
-        if slot.rule == "muon":
-            second = settings[slot.group].get("second_moment", slot.second_moment)
-            slot = replace(slot, second_moment=second)
+        slot = slot.with_settings(settings[slot.group])
         current = state.get(slot.tensor, {})
-        loaded.append(_load_one(slot, saved.get(key), current, momentum_dtype, device))
+        loaded.append(_load_one(slot, saved.get(key), current, device))
     known = set(ids)
     for key in saved:
         if isinstance(key, int) and key not in known:
@@ -123,7 +119,6 @@ def _load_one(
     slot: Slot,
     saved: Mapping[str, Any] | None,
     current: Mapping[str, Any],
-    momentum_dtype: str,
     device: torch.device | None,
 ) -> dict[str, Any] | None:
     """A copy of one parameter's state; None if it has none."""
@@ -132,7 +127,9 @@ def _load_one(
     if slot.rule == "frozen":
         return copy.deepcopy(dict(saved))
     needed = _state.tensors_of(slot)
-    for key in (*needed, "step"):
+    # Other optimizers may have no second moments to give, but momentum they have.
+    lists = [key for key in lists_of(slot) if key != SECOND]
+    for key in (*needed, *lists, "step"):
         if key not in saved:
             raise ArgumentError(
                 f"param '{slot.name}' is trained by {slot.rule}: its state in the state dict has "
@@ -142,10 +139,10 @@ def _load_one(
     for key, value in saved.items():
         if key in needed:
             to = device or slot.local(current.get(key, slot.tensor)).device
-            dtype = _state.dtype_of(key, momentum_dtype)
+            dtype = _state.dtype_of(slot, key)
             out[key] = _copied(slot, key, value, dtype, to)
-        elif key == SECOND and has_list(slot):
-            fitted = fit_list(slot, value)
+        elif key in lists_of(slot):
+            fitted = fit_list(slot, key, value)
             out[key] = fitted.clone() if fitted is value else fitted
         elif key == _state.MASTER:
             out[key] = _copied(slot, key, value, torch.float32, torch.device("cpu"))
