@@ -10,6 +10,7 @@ import ctypes as c
 
 MAX_DIMS = 8
 F32, RULE_MUON, RULE_ADAMW = 1, 0, 1
+UNKNOWN = -1  # MUON_UNKNOWN
 
 
 class Error(RuntimeError):
@@ -265,7 +266,9 @@ class Optimizer:
             library.dll.muon_create(self.handle, config, described, len(params))
         )
 
-    def step(self):
+    def step(self, finite=UNKNOWN):
+        """finite 1: the caller knows that no gradient has a NaN or infinity."""
+        self.args.finite = finite
         self.library.check(self.library.dll.muon_step(self.handle, self.args, None))
 
     def __del__(self):
