@@ -1,6 +1,6 @@
 /* pool.h - the threads of an optimizer.
  *
- * muon__pool_run hands out the indices 0..n-1 in order, each to the next free thread, and returns
+ * muon__pool_run hands out the indices 0..n-1 in order, one or a few to the next free thread, and returns
  * when all are done. The caller cuts its work into units that do not depend on the number of
  * threads, so results do not depend on it either. Waiting threads spin briefly, then sleep. No
  * OpenMP: a host program has its own runtime, and two of them fight. */

@@ -13,12 +13,13 @@
 enum {
     WIDTH = 40,
     GRID_EXPONENT = -359, /* of bin 0 */
-    BLOCK = 8192,         /* elements between two flushes: 1024 per lane, 2^50 units at the most */
+    BLOCK = 2048,         /* elements between two flushes: 256 per lane, 2^48 units at the most */
     LANES = 8
 };
 
 typedef double lane __attribute__((vector_size(32)));
 typedef uint64_t lane_bits __attribute__((vector_size(32)));
+typedef int32_t float_bits __attribute__((vector_size(32)));
 
 static int bin_of(uint32_t largest)
 {
@@ -34,10 +35,26 @@ static void deposit(sumsq *s, int bin, int64_t units)
     s->low[bin] = low & mask;
 }
 
+MUON__SIMD static uint32_t largest_of(const float *x, int64_t n)
+{
+    uint32_t largest = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= 0x7fffffffu;
+        largest = bits > largest ? bits : largest;
+    }
+    return largest;
+}
+
 /* With an accumulator so large that its last bit is the grid, adding rounds to the grid and
  * subtracting recovers exactly what was added. The last bit of x is set so that nothing is ever a
- * tie, which would be rounded by the accumulator's parity, that is, by the order. */
-MUON__SIMD static void fold(const float *x, int64_t n, double grid, double units[2])
+ * tie, which would be rounded by the accumulator's parity, that is, by the order.
+ *
+ * Returns the largest of the `ahead` elements behind x, at most n: they come from memory while these are
+ * computed. */
+MUON__SIMD static uint32_t fold(const float *x, int64_t n, int64_t ahead, double grid,
+                                double units[2])
 {
     double bias = 0x1.8p52 * grid;
     double bias_below = bias * 0x1p-40;
@@ -46,6 +63,7 @@ MUON__SIMD static void fold(const float *x, int64_t n, double grid, double units
     lane rest0 = {bias_below, bias_below, bias_below, bias_below};
     lane rest1 = rest0;
     lane_bits one = {1, 1, 1, 1};
+    float_bits largest = {0};
     for (int64_t i = 0; i < n; i += LANES) {
         const float *f = x + i;
         lane x0 = {(double)f[0], (double)f[1], (double)f[2], (double)f[3]};
@@ -58,6 +76,13 @@ MUON__SIMD static void fold(const float *x, int64_t n, double grid, double units
         rest1 += (lane)((lane_bits)(x1 - (sum1 - top1)) | one);
         top0 = sum0;
         top1 = sum1;
+        if (i < ahead) {
+            float_bits next;
+            memcpy(&next, f + n, sizeof next);
+            next &= 0x7fffffff;
+            float_bits larger = next > largest;
+            largest = (next & larger) | (largest & ~larger);
+        }
     }
     units[0] = units[1] = 0;
     for (int l = 0; l < 4; l++) {
@@ -65,18 +90,10 @@ MUON__SIMD static void fold(const float *x, int64_t n, double grid, double units
         units[1] +=
             (rest0[l] - bias_below) / (grid * 0x1p-40) + (rest1[l] - bias_below) / (grid * 0x1p-40);
     }
-}
-
-MUON__SIMD static uint32_t largest_of(const float *x, int64_t n)
-{
-    uint32_t largest = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        bits &= 0x7fffffffu;
-        largest = bits > largest ? bits : largest;
-    }
-    return largest;
+    int32_t most = 0;
+    for (int l = 0; l < LANES; l++)
+        most = largest[l] > most ? largest[l] : most;
+    return (uint32_t)most;
 }
 
 void muon__sumsq_see_f32(sumsq *s, const float *x, int64_t n)
@@ -110,28 +127,37 @@ void muon__sumsq_see_f16(sumsq *s, const uint16_t *x, int64_t n)
     muon__sumsq_see_f32(s, &wide, 1);
 }
 
-/* n is a multiple of LANES, at most BLOCK. */
-static void add_block(sumsq *s, const float *x, int64_t n)
+/* n elements, whose largest is known, and the largest of the `ahead` behind them. Both are multiples of
+ * LANES, and ahead <= n <= BLOCK. */
+static uint32_t add_block(sumsq *s, const float *x, int64_t n, uint32_t largest, int64_t ahead)
 {
-    uint32_t largest = largest_of(x, n);
     if (largest > s->largest) s->largest = largest;
-    if (largest == 0 || largest >= 0x7f800000u) return;
+    if (largest == 0 || largest >= 0x7f800000u) return largest_of(x + n, ahead);
     int bin = bin_of(largest);
     double units[2];
-    fold(x, n, ldexp(1, GRID_EXPONENT + WIDTH * bin), units);
+    uint32_t next = fold(x, n, ahead, ldexp(1, GRID_EXPONENT + WIDTH * bin), units);
     deposit(s, bin, (int64_t)units[0]);
     deposit(s, bin - 1, (int64_t)units[1]);
+    return next;
+}
+
+static int64_t block_of(int64_t left)
+{
+    return left < BLOCK ? left : BLOCK;
 }
 
 void muon__sumsq_add_f32(sumsq *s, const float *x, int64_t n)
 {
-    int64_t whole = n / LANES * LANES;
-    for (int64_t i = 0; i < whole; i += BLOCK)
-        add_block(s, x + i, whole - i < BLOCK ? whole - i : BLOCK);
+    int64_t whole = n / LANES * LANES, length = block_of(whole);
+    uint32_t largest = largest_of(x, length);
+    for (int64_t i = 0, ahead; i < whole; i += length, length = ahead) {
+        ahead = block_of(whole - i - length);
+        largest = add_block(s, x + i, length, largest, ahead);
+    }
     if (whole == n) return;
     float tail[LANES] = {0};
     memcpy(tail, x + whole, (size_t)(n - whole) * sizeof *x);
-    add_block(s, tail, LANES);
+    add_block(s, tail, LANES, largest_of(tail, LANES), 0);
 }
 
 typedef void (*load_fn)(float *to, const uint16_t *from, int64_t n);
