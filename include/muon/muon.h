@@ -55,8 +55,8 @@
  *   Threads    Use an object from one thread at a time; different objects may be used at the same
  *              time. After a fork, the child must not touch its parent's objects, but may create
  *              its own.
- *   Memory     Creation allocates everything that a step needs; muon_step allocates nothing. BLIS
- *              packs matrices into pools of the process, which creation fills for all threads.
+ *   Memory     Creation allocates everything that a step needs; muon_step allocates nothing.
+ *              Products pack matrices into pools of the process, which creation fills for all threads.
  *              BLIS itself makes two exceptions: 0.9 with OpenMP, and any BLIS with threads that
  *              is not the version libmuon was built for, allocate and free a small block for every
  *              product. A serial BLIS does not. OpenBLAS maps a buffer for each thread in its

@@ -1,20 +1,14 @@
 #define _GNU_SOURCE /* dladdr, environ */
 #include "base/blis.h"
 
+#include "base/blis_api.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* The header of a library we do not own: its own style is not our warnings' business. */
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic"
-#pragma GCC diagnostic ignored "-Wundef"
-#pragma GCC diagnostic ignored "-Wstrict-prototypes"
-#include <blis.h>
-#pragma GCC diagnostic pop
 
 /* Does the BLIS that runs have the version of the headers? */
 static int matches(void)

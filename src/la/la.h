@@ -37,6 +37,12 @@ typedef struct la_ops {
     muon_status (*check)(void);
     /* Once it was checked: fills in library, version and kernels. NULL: there is no library. */
     void (*describe)(muon_backend_info *info, la_facts *facts);
+    /* Does it read the left operand faster by columns than by rows? NULL: no. */
+    int (*by_columns)(void);
+    /* Memory for products on so many more threads at the same time, or so many fewer. NULL: they need none
+     * of ours. */
+    muon_status (*reserve)(int threads);
+    void (*release)(int threads);
     /* For a library whose products take memory from pools: how many threads at the same time the pools
      * have served. NULL: products need no memory. */
     atomic_int *served;
@@ -54,15 +60,24 @@ extern const la_ops muon__la_cblas;
  * used says why. */
 muon_status muon__la_find(const la_ops **out, const char *name);
 
+/* A symmetric matrix as a left operand: by its rows or by its columns, which are the same numbers. */
+static inline la_view muon__la_symmetric(const la_ops *la, const float *data, int64_t ld)
+{
+    int by_columns = la->by_columns && la->by_columns();
+    return by_columns ? (la_view){data, 1, ld} : (la_view){data, ld, 1};
+}
+
 /* All that muon_backend_get says (describe.c). */
 void muon__la_describe(const la_ops *la, muon_backend_info *info);
 
 /* Sets info's warning by the rest of it, and facts that may be made up. */
 void muon__la_judge(muon_backend_info *info, const la_facts *facts);
 
-/* Waits until all threads run, and has the backend's pools serve them all at the same time, so that no
- * product has to wait for memory (warm_up.c). */
-muon_status muon__la_warm_up(const la_ops *la, pool *p);
+/* Reserves memory for all threads of the pool, waits until they run, and has the backend's pools serve
+ * them all at the same time, so that no product has to wait for memory (warm_up.c). *reserved is what has
+ * to be given back. */
+muon_status muon__la_warm_up(const la_ops *la, pool *p, int *reserved);
+void muon__la_release(const la_ops *la, int reserved);
 
 /* c[m][n] = alpha a b + beta d + diagonal I. */
 typedef struct la_product {

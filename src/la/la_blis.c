@@ -1,6 +1,8 @@
 /* BLIS, always on one thread: the tiles of a product are what runs in parallel. The kernels that
- * skip packing are for small operands only (base/blis.h says why). */
+ * skip packing are for small operands only (base/blis.h says why). For AVX-512, BLIS has the inner kernel
+ * only, and operands are packed here (la/blis_panels.h). */
 #include "base/blis.h"
+#include "la/blis_panels.h"
 #include "la/la.h"
 
 #include <stdio.h>
@@ -13,7 +15,10 @@ static blis_matrix matrix(la_view view)
 static void gemm(int64_t m, int64_t n, int64_t k, float alpha, la_view a, la_view b, float beta,
                  float *c, int64_t ldc, int small)
 {
-    muon__blis_gemm(m, n, k, alpha, matrix(a), matrix(b), beta, c, ldc, small);
+    if (muon__panels_suit())
+        muon__panels_multiply(m, n, k, alpha, matrix(a), matrix(b), beta, c, ldc, 0);
+    else
+        muon__blis_gemm(m, n, k, alpha, matrix(a), matrix(b), beta, c, ldc, small);
 }
 
 enum {
@@ -36,10 +41,22 @@ static void gemmt_strips(int64_t m, int64_t k, float alpha, la_view a, la_view b
 
 static void gemmt(int64_t m, int64_t k, float alpha, la_view a, la_view b, float *c, int64_t ldc)
 {
-    if (m <= STRIPS && k <= STRIPS && a.cs == 1 && b.cs == 1)
+    if (muon__panels_suit())
+        muon__panels_multiply(m, m, k, alpha, matrix(a), matrix(b), 0, c, ldc, 1);
+    else if (m <= STRIPS && k <= STRIPS && a.cs == 1 && b.cs == 1)
         gemmt_strips(m, k, alpha, a, b, c, ldc);
     else
         muon__blis_gemmt(m, k, alpha, matrix(a), matrix(b), c, ldc);
+}
+
+static muon_status reserve(int threads)
+{
+    return muon__panels_suit() ? muon__panels_reserve(threads) : MUON_OK;
+}
+
+static void release(int threads)
+{
+    if (muon__panels_suit()) muon__panels_release(threads);
 }
 
 static void describe(muon_backend_info *info, la_facts *facts)
@@ -57,6 +74,9 @@ static atomic_int served;
 const la_ops muon__la_blis = {.name = "blis",
                               .gemm = gemm,
                               .gemmt = gemmt,
+                              .by_columns = muon__panels_suit,
+                              .reserve = reserve,
+                              .release = release,
                               .check = muon__blis_check,
                               .describe = describe,
                               .served = &served};

@@ -2,8 +2,7 @@
  * cache. */
 #include "base/simd.h"
 #include "la/la.h"
-
-#include <string.h>
+#include "la/transpose.h"
 
 enum { MIRROR = 16 };
 
@@ -37,39 +36,11 @@ MUON__SIMD static void add(const la_product *q, la_tile t)
     }
 }
 
-typedef float lane __attribute__((vector_size(32)));
-
-/* to[j][i] = from[i][j] for an 8 x 8 block: eight rows, three rounds of shuffles, eight rows. Left to
- * itself a compiler moves single floats, and mirroring takes twice the time. */
-static inline __attribute__((always_inline)) void transpose8(float *to, const float *from,
-                                                             int64_t ld)
-{
-    lane r[8], s[8];
-    for (int i = 0; i < 8; i++)
-        memcpy(&r[i], from + i * ld, sizeof r[i]);
-    for (int i = 0; i < 8; i += 2) { /* pairs */
-        s[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-        s[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
-    }
-    for (int i = 0; i < 8; i += 4) { /* fours */
-        r[i] = __builtin_shufflevector(s[i], s[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-        r[i + 1] = __builtin_shufflevector(s[i], s[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-        r[i + 2] = __builtin_shufflevector(s[i + 1], s[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
-        r[i + 3] = __builtin_shufflevector(s[i + 1], s[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-    for (int i = 0; i < 4; i++) { /* halves */
-        s[i] = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        s[i + 4] = __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-    for (int i = 0; i < 8; i++)
-        memcpy(to + i * ld, &s[i], sizeof s[i]);
-}
-
 MUON__SIMD static void transpose_block(float *to, const float *from, int64_t ld)
 {
     for (int j = 0; j < MIRROR; j += 8)
         for (int i = 0; i < MIRROR; i += 8)
-            transpose8(to + j * ld + i, from + i * ld + j, ld);
+            muon__transpose8(to + j * ld + i, ld, from + i * ld + j, ld);
 }
 
 void muon__la_mirror(const la_product *q, const la_tile *t)

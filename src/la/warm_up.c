@@ -93,9 +93,13 @@ static muon_status run_watched(warm_up *w, pool *p)
     return status;
 }
 
-muon_status muon__la_warm_up(const la_ops *la, pool *p)
+muon_status muon__la_warm_up(const la_ops *la, pool *p, int *reserved)
 {
     warm_up w = {.la = la, .threads = muon__pool_threads(p)};
+    if (la->reserve) {
+        TRY(la->reserve(w.threads));
+        *reserved = w.threads;
+    }
     if (!la->served || atomic_load(la->served) >= w.threads) {
         muon__pool_run(p, w.threads, warm_one, &w);
         return MUON_OK;
@@ -106,4 +110,9 @@ muon_status muon__la_warm_up(const la_ops *la, pool *p)
            !atomic_compare_exchange_weak(la->served, &before, w.threads))
         ;
     return MUON_OK;
+}
+
+void muon__la_release(const la_ops *la, int reserved)
+{
+    if (reserved) la->release(reserved);
 }

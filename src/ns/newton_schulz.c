@@ -173,7 +173,7 @@ int muon__ns_next(ns_cursor *c, ns_op *op)
 
 /* ---- Products */
 
-la_product muon__ns_product(const ns_operands *o, const ns_op *op, float *y)
+la_product muon__ns_product(const ns_operands *o, const ns_op *op, const la_ops *la, float *y)
 {
     const ns_plan *plan = o->plan;
     int64_t m = plan->m, ld = o->ld;
@@ -190,7 +190,10 @@ la_product muon__ns_product(const ns_operands *o, const ns_op *op, float *y)
                             .c = o->square[op->to],
                             .ldc = ld,
                             .symmetric = op->symmetric};
-    la_view a = {o->square[op->a], ld, 1};
+    const float *square = o->square[op->a];
+    la_view rows = {square, ld, 1};
+    la_view a =
+        plan->algorithm == MUON_ALGORITHM_STANDARD ? rows : muon__la_symmetric(la, square, ld);
     if (op->kind == NS_SQUARE)
         return (la_product){.m = m,
                             .n = m,
@@ -209,7 +212,7 @@ la_product muon__ns_product(const ns_operands *o, const ns_op *op, float *y)
                         .k = m,
                         .alpha = 1,
                         .a = tall ? x : a,
-                        .b = tall ? a : x,
+                        .b = tall ? rows : x,
                         .c = y,
                         .ldc = plan->cols};
 }
@@ -260,7 +263,7 @@ void muon__ns_advance(ns_run *r, pool *p, int64_t tiles)
         end_op(r);
         return;
     }
-    la_product q = muon__ns_product(&r->operands, &r->op, r->to);
+    la_product q = muon__ns_product(&r->operands, &r->op, r->la, r->to);
     la_tiling g = muon__la_tiling(q.m, q.n, q.symmetric);
     int64_t all = muon__la_count_tiles(&g), n = all - r->tile < tiles ? all - r->tile : tiles;
     muon__la_multiply_some(r->la, p, &q, &g, (la_some){.first = r->tile, .n = n});

@@ -77,8 +77,8 @@ typedef struct ns_operands {
 /* Lays out the squares; returns the floats that they take. base NULL only counts. */
 int64_t muon__ns_lay_out(ns_operands *o, const ns_plan *plan, float *base);
 
-/* An operation, but for NS_SCALE, as a product; y: where the next X goes, [rows][cols]. */
-la_product muon__ns_product(const ns_operands *o, const ns_op *op, float *y);
+/* An operation, but for NS_SCALE, as a product of la; y: where the next X goes, [rows][cols]. */
+la_product muon__ns_product(const ns_operands *o, const ns_op *op, const la_ops *la, float *y);
 
 /* ---- All of it */
 

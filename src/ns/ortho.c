@@ -13,6 +13,7 @@ struct muon_ortho {
     ns_plan ns;
     const la_ops *la;
     pool *p;
+    int la_reserved;
     int side_by_side; /* one matrix per thread; else all threads share each */
     int64_t scratch_each;
     arena memory;
@@ -41,7 +42,7 @@ static muon_status make(muon_ortho *o, const muon_group *settings, int threads, 
                                                (size_t)o->scratch_each * sizeof(float));
         if (pass == 0) TRY(muon__arena_alloc(&o->memory, "orthogonalization workspace"));
     }
-    return muon__la_warm_up(o->la, o->p);
+    return muon__la_warm_up(o->la, o->p, &o->la_reserved);
 }
 
 muon_status muon_ortho_create(muon_ortho **out, int64_t batch, int64_t rows, int64_t cols,
@@ -130,6 +131,7 @@ void muon_ortho_destroy(muon_ortho *ortho)
 {
     if (!ortho) return;
     muon__pool_destroy(ortho->p);
+    muon__la_release(ortho->la, ortho->la_reserved);
     muon__arena_free(&ortho->memory);
     free(ortho);
 }

@@ -108,7 +108,7 @@ static muon_status make(muon_opt *opt, const muon_config *config)
     if (opt->plan->nteams > 0) TRY(muon__teams_create(opt));
     TRY(muon__norms_create(opt));
     TRY(muon__pool_create(&opt->p, opt->plan->threads));
-    TRY(muon__la_warm_up(opt->la, opt->p));
+    TRY(muon__la_warm_up(opt->la, opt->p, &opt->la_reserved));
     if (!plain) muon__exchange_look_after(opt);
     if (!config->background) return MUON_OK;
     REQUIRE(!opt->comm.one_thread, E_ARG,
@@ -210,6 +210,7 @@ void muon__opt_destroy(muon_opt *opt)
     if (!opt) return;
     muon__background_destroy(opt->background);
     muon__pool_destroy(opt->p);
+    muon__la_release(opt->la, opt->la_reserved);
     muon__exchange_destroy(opt);
     muon__teams_destroy(opt);
     size_t kept = muon__reference_destroy(opt);

@@ -115,6 +115,7 @@ struct muon_opt {
     teams *teams;     /* NULL: none */
     reference *plain; /* MUON_PATH_REFERENCE, else NULL */
     const la_ops *la;
+    int la_reserved; /* by muon__la_warm_up */
     pool *p;
     int64_t number;                /* the same on all ranks, another one for every optimizer */
     int broken;                    /* OPT_..., or 0 */

@@ -290,7 +290,7 @@ static int normalize(team_run *r)
 static void multiply_strip(const team_run *r, const ns_op *op)
 {
     const rectangle *s = &r->shape->strips[r->own];
-    la_product q = muon__ns_product(&r->d.operands, op, r->slot);
+    la_product q = muon__ns_product(&r->d.operands, op, r->opt->la, r->slot);
     la_tiling g = muon__la_tiling_part(&r->shape->apply, s->nrows, s->ncols);
     if (s->nrows == 0 || s->ncols == 0) return;
     q.a.data += s->row * q.a.rs;
@@ -350,7 +350,7 @@ static muon_status square(const team_run *r, const ns_op *op)
 {
     int kind = op->symmetric ? SYMMETRIC : FULL;
     const tile_deal *deal = deal_of(r->shape, kind);
-    la_product q = muon__ns_product(&r->d.operands, op, NULL);
+    la_product q = muon__ns_product(&r->d.operands, op, r->opt->la, NULL);
     size_t first = deal->first[r->own];
     TRY(start_receive(r, kind));
     muon__la_multiply_some(

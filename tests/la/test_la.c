@@ -19,6 +19,8 @@ static const la_ops *const backends[] = {
 #endif
 };
 
+enum { MOST_THREADS = 8 }; /* that multiply at the same time */
+
 typedef struct problem {
     int64_t m, n, k;
     float *a, *b, *d, *c;
@@ -260,7 +262,14 @@ static void use_every_backend(void)
         const la_ops *la = NULL;
         assert_ok(muon__la_find(&la, backends[i]->name));
         assert_ptr_equal(la, backends[i]);
+        if (la->reserve) assert_ok(la->reserve(MOST_THREADS));
     }
+}
+
+static void leave_every_backend(void)
+{
+    for (size_t i = 0; i < COUNT(backends); i++)
+        if (backends[i]->release) backends[i]->release(MOST_THREADS);
 }
 
 /* Versions share a file name, so what was linked and what runs can be two things. */
@@ -428,11 +437,13 @@ TEST(warming_up_serves_all_threads_at_once)
         for (int threads = 1; threads <= 4; threads++) {
             pool *workers = NULL;
             assert_ok(muon__pool_create(&workers, threads));
-            assert_ok(muon__la_warm_up(backends[i], workers));
+            int reserved = 0;
+            assert_ok(muon__la_warm_up(backends[i], workers, &reserved));
             if (backends[i]->served) assert_true(*backends[i]->served >= threads);
             muon__pool_destroy(workers);
+            muon__la_release(backends[i], reserved);
         }
     }
 }
 
-AROUND_ALL(use_every_backend, NULL)
+AROUND_ALL(use_every_backend, leave_every_backend)

@@ -1,5 +1,6 @@
 #include "train/model/blas.h"
 
+#include "base/blis.h"
 #include "la/la.h"
 
 #ifdef MUON_HAVE_BLIS
@@ -40,5 +41,12 @@ muon_status blas_find(const blas_backend **out, const char *name)
 void blas_gemm_by(const blas_backend *backend, int64_t m, int64_t n, int64_t k, mat a, mat b,
                   float *c, int64_t ldc)
 {
+#ifdef MUON_HAVE_BLIS
+    if (backend == &muon__la_blis) {
+        muon__blis_gemm(m, n, k, 1, (blis_matrix){a.data, a.rs, a.cs},
+                        (blis_matrix){b.data, b.rs, b.cs}, 0, c, ldc, 0);
+        return;
+    }
+#endif
     backend->gemm(m, n, k, 1, view(a), view(b), 0, c, ldc, 0);
 }
