@@ -210,7 +210,7 @@ static void stop_in_pipeline(int rank, const muon_comm *comm, void *arg)
     muon_status status = ship_step(&s);
     atomic_fetch_add(&t->h->gone, 1);
     rank_check(status == MUON_E_TIMEOUT, "%s: %s", muon_status_name(status), muon_last_error());
-    rank_check(strstr(muon_last_error(), "rank "), "%s", muon_last_error());
+    rank_check(strstr(muon_last_error(), "rank"), "%s", muon_last_error());
     char who[32];
     snprintf(who, sizeof who, "no word from rank %d: ", t->h->rank);
     if (rank != t->h->rank) rank_check(strstr(muon_last_error(), who), "%s", muon_last_error());
