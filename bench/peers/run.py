@@ -78,7 +78,7 @@ def processor():
 def run_timing(env, json_path):
     print(f"\n{processor()}, {env.threads} threads, torch {torch.__version__}")
     print(f"best of {env.rounds} turns\n")
-    print(f"{'problem':28}{'libmuon':14}{'peer':26}{'ms':>9}{'peer ms':>11}{'speedup':>9}  target")
+    print(f"{'problem':28}{'libmuon':20}{'peer':26}{'ms':>9}{'peer ms':>11}{'speedup':>9}  target")
     out = open(json_path, "w") if json_path else None
     for problem in timing.PROBLEMS:
         torch.manual_seed(0)
@@ -86,7 +86,7 @@ def run_timing(env, json_path):
             goal = "" if row["target"] is None else f"{row['target']:.1f} "
             goal += {None: "", True: "met", False: "MISSED"}[row["met"]]
             print(
-                f"{row['problem']:28}{row['libmuon']:14}{row['peer']:26}{1e3 * row['seconds']:9.1f}"
+                f"{row['problem']:28}{row['libmuon']:20}{row['peer']:26}{1e3 * row['seconds']:9.1f}"
                 f"{1e3 * row['peer_seconds']:11.1f}{row['speedup']:9.2f}  {goal}",
                 flush=True,
             )
