@@ -56,8 +56,8 @@
  *              time. After a fork, the child must not touch its parent's objects, but may create
  *              its own.
  *   Memory     Creation allocates everything that a step needs; muon_step allocates nothing.
- *              Products pack matrices into pools of the process, which creation fills for all threads.
- *              BLIS itself makes two exceptions: 0.9 with OpenMP, and any BLIS with threads that
+ *              Products pack matrices into pools of the process, which creation fills for all
+ *              threads. BLIS itself makes two exceptions: 0.9 with OpenMP, and any BLIS with threads that
  *              is not the version libmuon was built for, allocate and free a small block for every
  *              product. A serial BLIS does not. OpenBLAS maps a buffer for each thread in its
  *              first products.
@@ -872,16 +872,15 @@ typedef struct muon_state_buffers {
  * free. On failure nothing changes. A save under way (muon_save_start) has its own copy.
  *
  * While state is offloaded, your memory is not used, and you may free it, but for lists, which stay
- * in memory. When the state comes back, muon_offload writes it to
- * the memory that was bound last; so bind the memory it is to come back to first, or NULL.
- * muon_destroy does not bring it back. */
+ * in memory. When the state comes back, muon_offload writes it to the memory that was bound last; so
+ * bind the memory it is to come back to first, or NULL. muon_destroy does not bring it back. */
 MUON_API muon_status muon_state_bind(muon_opt *opt, const muon_state_buffers *state);
 
 /* Collective. Moves this rank's state, except for lists (muon_tensor), to an anonymous file in dir,
- * with at most ram_budget bytes of it in memory. A step reads ahead what it needs and writes it back afterwards. No bit of the
- * result changes. If dir is NULL, the state moves back to memory: to yours if it is bound. When the
- * dir or the budget changes, the whole state is in the optimizer's memory for a moment. You may call
- * it between any two steps. Either all ranks offload or none; dir and budget may differ.
+ * with at most ram_budget bytes of it in memory. A step reads ahead what it needs and writes it back
+ * afterwards. No bit of the result changes. If dir is NULL, the state moves back to memory: to yours
+ * if it is bound. When the dir or the budget changes, the whole state is in the optimizer's memory for
+ * a moment. You may call it between any two steps. Either all ranks offload or none; dir and budget may differ.
  * MUON_E_BUDGET gives the smallest budget that works: a wave, and whatever is on the same pages. On
  * failure nothing changes. A crash loses the file, as it would lose memory; only checkpoints
  * survive. */

@@ -2,6 +2,7 @@
 
 #include "base/random.h"
 #include "base/simd.h"
+#include "base/sumsq.h"
 
 #include <float.h>
 #include <string.h>
@@ -12,19 +13,6 @@ MUON__SIMD void muon__i8_load(float *to, const int8_t *codes, float scale, int64
 {
     for (int64_t i = 0; i < n; i++)
         to[i] = (float)codes[i] * scale;
-}
-
-/* By bits, where infinity and NaN are larger than all that is finite. */
-MUON__SIMD static uint32_t largest(const float *from, int64_t n)
-{
-    uint32_t most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &from[i], sizeof bits);
-        bits &= 0x7fffffffu;
-        most = bits > most ? bits : most;
-    }
-    return most;
 }
 
 /* Adding 128 makes the conversion, which cuts off, round down. Of these sums a float has 16 binary
@@ -42,10 +30,11 @@ MUON__SIMD static void encode(int8_t *codes, const float *from, int64_t n, float
 
 float muon__i8_store(int8_t *codes, const float *from, int64_t n, uint64_t key, int64_t index)
 {
-    uint32_t bits = largest(from, n);
-    float most;
-    memcpy(&most, &bits, sizeof most);
-    if (bits >= 0x7f800000u) {
+    sumsq seen = {0};
+    muon__sumsq_see_f32(&seen, from, n);
+    float most; /* magnitude */
+    memcpy(&most, &seen.largest, sizeof most);
+    if (!muon__sumsq_finite(&seen)) {
         memset(codes, 1, (size_t)n);
         return most;
     }
