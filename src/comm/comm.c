@@ -139,10 +139,12 @@ muon_status muon__comm_poll(const muon_comm *c, muon_batch *batch, double second
 
 /* The peer may be well and wait for somebody itself: who is missing comes out when all who wait tell
  * each other. */
-static muon_status fail_late(const muon_comm *c, muon_batch *batch, double timeout,
-                             const char *stage)
+__attribute__((format(printf, 4, 0))) static muon_status
+fail_late(const muon_comm *c, muon_batch *batch, double timeout, const char *format, va_list args)
 {
     int peer;
+    char stage[MUON__MESSAGE_MAX];
+    vsnprintf(stage, sizeof stage, format, args);
     IN_HOST_MODE(peer = c->ops->late(c->self, batch));
     if (peer < 0) FAIL(E_TIMEOUT, "rank %d waited %g s (%s)", c->rank, timeout, stage);
     roll_waits waits = {0};
@@ -156,16 +158,25 @@ static muon_status fail_late(const muon_comm *c, muon_batch *batch, double timeo
          timeout, peer, stage);
 }
 
+muon_status muon__comm_late(const muon_comm *c, muon_batch *batch, double timeout,
+                            const char *stage, ...)
+{
+    va_list args;
+    va_start(args, stage);
+    muon_status status = fail_late(c, batch, timeout, stage, args);
+    va_end(args);
+    return status;
+}
+
 muon_status muon__comm_wait(const muon_comm *c, muon_batch *batch, double timeout,
                             const char *stage, ...)
 {
     int done = 0;
     TRY(muon__comm_poll(c, batch, timeout, &done));
     if (done) return MUON_OK;
-    char text[MUON__MESSAGE_MAX];
     va_list args;
     va_start(args, stage);
-    vsnprintf(text, sizeof text, stage, args);
+    muon_status status = fail_late(c, batch, timeout, stage, args);
     va_end(args);
-    return fail_late(c, batch, timeout, text);
+    return status;
 }

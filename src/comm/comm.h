@@ -32,6 +32,10 @@ muon_status muon__comm_poll(const muon_comm *c, muon_batch *batch, double second
 muon_status muon__comm_wait(const muon_comm *c, muon_batch *batch, double timeout,
                             const char *stage, ...) __attribute__((format(printf, 4, 5)));
 
+/* For who has polled so long in vain: what muon__comm_wait returns then. */
+muon_status muon__comm_late(const muon_comm *c, muon_batch *batch, double timeout,
+                            const char *stage, ...) __attribute__((format(printf, 4, 5)));
+
 /* For who waits on several batches at once: a rest between two rounds of tests, none in the first
  * rounds, then longer and longer, up to 0.1 ms. *turn is 0 at first. */
 void muon__comm_rest(int *turn);

@@ -103,6 +103,7 @@ struct muon_plan {
     unsigned char *relayed;
     /* 1: a result goes to a node once, to one of its holders there, who passes it on to the others. */
     int results_once;
+    int in_flight; /* waves; 0: all */
     int threads;
     int64_t wave_floats;   /* of the buffer that holds what any owner has in any wave */
     int64_t scratch_large; /* floats for one matrix that all threads share */

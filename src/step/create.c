@@ -34,21 +34,15 @@ static muon_status make_settings(muon_opt *opt)
 static void lay_out_workspace(muon_opt *opt)
 {
     const muon_plan *plan = opt->plan;
-    for (int i = 0; i < opt->rings.waves; i++) {
-        opt->wave[i] = ARENA_ARRAY(&opt->workspace, float, plan->wave_floats);
-        for (int list = GATHER_RECEIVE; list <= SCATTER_SEND; list++)
-            opt->transit[list][i] =
-                ARENA_ARRAY(&opt->workspace, char, opt->route->messages[list].room);
+    for (int k = 0; k < ROUTE_BUFFERS; k++) {
+        int list = muon__wave_buffers[k], n = muon__rings_of_list(opt->rings, list);
+        for (int i = 0; i < n; i++)
+            opt->wave_buffers[list][i] = ARENA_ARRAY(
+                &opt->workspace, char, muon__route_buffer_bytes(opt->route, plan, list, i));
     }
-    for (int i = 0; i < opt->rings.shards; i++) {
-        static const int lists[] = {GATHER_SEND, SCATTER_RECEIVE, RELAY_GATHER_IN};
-        for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
-            opt->transit[lists[k]][i] =
-                ARENA_ARRAY(&opt->workspace, char, opt->route->messages[lists[k]].room);
-        opt->transit[RELAY_GATHER_OUT][i] = opt->transit[RELAY_GATHER_IN][i];
-        opt->transit[RELAY_SCATTER_IN][i] = opt->transit[RELAY_SCATTER_OUT][i] =
-            opt->transit[SCATTER_RECEIVE][i];
-    }
+    opt->wave_buffers[RELAY_GATHER_OUT] = opt->wave_buffers[RELAY_GATHER_IN];
+    opt->wave_buffers[RELAY_SCATTER_IN] = opt->wave_buffers[RELAY_SCATTER_OUT] =
+        opt->wave_buffers[SCATTER_RECEIVE];
     opt->scratch =
         ARENA_ARRAY(&opt->workspace, float, muon__scratch_floats(plan) - plan->scratch_team);
     if (plan->nteams == 0) return;
@@ -58,6 +52,11 @@ static void lay_out_workspace(muon_opt *opt)
 
 static muon_status make_workspace(muon_opt *opt)
 {
+    for (int k = 0; k < ROUTE_BUFFERS; k++) {
+        int list = muon__wave_buffers[k];
+        TRY(CALLOC(&opt->wave_buffers[list], (size_t)muon__rings_of_list(opt->rings, list),
+                   "workspace"));
+    }
     lay_out_workspace(opt);
     TRY(muon__arena_alloc(&opt->workspace, "workspace"));
     lay_out_workspace(opt);
@@ -252,6 +251,8 @@ void muon__opt_destroy(muon_opt *opt)
     free(opt->flags);
     free(opt->nonfinite);
     free(opt->stuck);
+    for (int k = 0; k < ROUTE_BUFFERS; k++)
+        free(opt->wave_buffers[muon__wave_buffers[k]]);
     muon__route_destroy(opt->route);
     muon_plan_destroy(opt->plan);
     free(opt);

@@ -2,7 +2,11 @@
  *
  * A wave's buffers are reused a few waves later; before that, everything that was sent from them must
  * have gone. Messages make progress only when somebody looks, so the thread that called the step looks
- * between units of work, not more often than pays. */
+ * between units of work, not more often than pays.
+ *
+ * Receives are started as soon as their buffers are free. But messages that are on their way at the same
+ * time share the link, and all arrive late: so what goes to owners in a wave waits until that of the wave
+ * before has left, at the latest until this rank's own work on its wave begins. */
 #include "base/bf16.h"
 #include "base/clock.h"
 #include "plan/route/relays.h"
@@ -16,27 +20,22 @@
 struct exchange {
     muon_batch **batch[ROUTE_ALL_LISTS];      /* [nwaves] */
     unsigned char *active[ROUTE_ALL_LISTS];   /* [nwaves] started and not yet seen to be done */
-    size_t gathers, scatters;                 /* waves in which this rank has sent its own, */
+    size_t gathers_due;                       /* waves for which U is in the buffers, */
+    size_t gathers, scatters;                 /* in which this rank has sent its own, */
     size_t gathers_relayed, scatters_relayed; /* and in which it has passed on those of others */
     size_t oldest, newest;                    /* waves that may be active: oldest <= w < newest */
     double looked;
     muon_status status; /* of looking between units, where nobody takes a status */
 };
 
-static char *buffer_of(const muon_opt *opt, int list, size_t wave)
-{
-    int owner_end = list == GATHER_RECEIVE || list == SCATTER_SEND;
-    return opt->transit[list][wave % (size_t)(owner_end ? opt->rings.waves : opt->rings.shards)];
-}
-
 static muon_status open_batch(muon_opt *opt, int list, size_t wave, muon_message *room)
 {
     const route_messages *messages = &opt->route->messages[list];
     size_t first = messages->first[wave], n = messages->first[wave + 1] - first;
-    char *slots = (char *)opt->wave[wave % (size_t)opt->rings.waves];
+    char *slots = (char *)muon__opt_slots(opt, wave);
     for (size_t i = 0; i < n; i++) {
         const route_message *m = &messages->entries[first + i];
-        char *base = m->item != ROUTE_PACKED ? slots : buffer_of(opt, list, wave);
+        char *base = m->item != ROUTE_PACKED ? slots : muon__opt_buffer(opt, list, wave);
         room[i] = (muon_message){base + m->offset, m->bytes, m->peer};
     }
     return muon__comm_open(&opt->comm, &opt->messages->batch[list][wave],
@@ -134,6 +133,31 @@ static muon_status relay_scatter(muon_opt *opt)
     return relay_due(opt, RELAY_SCATTER_IN, x->scatters, &x->scatters_relayed);
 }
 
+/* Is U of another wave there to be sent, and the link free for it? */
+static int may_gather(const muon_opt *opt)
+{
+    const exchange *x = opt->messages;
+    if (x->gathers == x->gathers_due) return 0;
+    if (muon__has_relays(opt->plan) && x->gathers_relayed < x->gathers) return 0;
+    return x->gathers == 0 || !x->active[GATHER_SEND][x->gathers - 1];
+}
+
+static muon_status start_gather(muon_opt *opt)
+{
+    exchange *x = opt->messages;
+    return start(opt, GATHER_SEND, x->gathers++);
+}
+
+/* What is due and need not wait. */
+static muon_status go_on(muon_opt *opt)
+{
+    if (muon__has_relays(opt->plan)) {
+        TRY(relay_gather(opt));
+        TRY(relay_scatter(opt));
+    }
+    return may_gather(opt) ? start_gather(opt) : MUON_OK;
+}
+
 static void look(void *arg)
 {
     muon_opt *opt = arg;
@@ -152,9 +176,7 @@ static void look(void *arg)
             if (done) x->active[list][w] = 0;
         }
     }
-    if (!muon__has_relays(opt->plan)) return;
-    x->status = relay_gather(opt);
-    if (x->status == MUON_OK) x->status = relay_scatter(opt);
+    x->status = go_on(opt);
 }
 
 void muon__exchange_look_after(muon_opt *opt)
@@ -173,9 +195,23 @@ static muon_status await(muon_opt *opt, int list, size_t wave)
         [RELAY_GATHER_IN] = "relaying to owners", [RELAY_GATHER_OUT] = "relaying to owners",
         [RELAY_SCATTER_IN] = "relaying results",  [RELAY_SCATTER_OUT] = "relaying results",
     };
-    TRY(muon__comm_wait(&opt->comm, x->batch[list][wave], opt->plan->config.timeout,
-                        "%s, wave %zu of %zu", stages[list], wave + 1, opt->plan->nwaves));
-    x->active[list][wave] = 0;
+    double timeout = opt->plan->config.timeout, end = muon__seconds() + timeout;
+    for (int done = 0; x->active[list][wave];) {
+        double left = end - muon__seconds();
+        int waiting = x->gathers < x->gathers_due;
+        TRY(muon__comm_poll(&opt->comm, x->batch[list][wave],
+                            waiting && left > LOOK_SECONDS ? LOOK_SECONDS : left, &done));
+        if (done) {
+            x->active[list][wave] = 0;
+        } else if (left <= LOOK_SECONDS) {
+            return muon__comm_late(&opt->comm, x->batch[list][wave], timeout, "%s, wave %zu of %zu",
+                                   stages[list], wave + 1, opt->plan->nwaves);
+        } else {
+            x->looked = 0;
+            look(opt);
+            TRY(x->status);
+        }
+    }
     return MUON_OK;
 }
 
@@ -196,9 +232,9 @@ static void copy_unit(void *arg, int64_t index, int worker)
     const route_copy *copy = &opt->route->copies[pass->which].entries[unit->index];
     const plan_item *item = &opt->plan->items[copy->item];
     int64_t n = copy->part.ncols;
-    float *slots = opt->wave[pass->wave % (size_t)opt->rings.waves];
+    float *slots = muon__opt_slots(opt, pass->wave);
     int list = pass->which == UNPACK ? GATHER_RECEIVE : SCATTER_SEND;
-    void *transit = buffer_of(opt, list, pass->wave);
+    void *transit = muon__opt_buffer(opt, list, pass->wave);
     int narrow = pass->which == UNPACK && opt->plan->config.wire == MUON_BF16;
     for (int64_t i = unit->begin; i < unit->end; i++) {
         int64_t at = copy->offset + (i - copy->part.row) * n;
@@ -242,32 +278,42 @@ static muon_status relay_scatters(muon_opt *opt, size_t end)
     return MUON_OK;
 }
 
+/* All that this rank sends to owners in waves before `end` is on its way. */
+static muon_status start_gathers(muon_opt *opt, size_t end)
+{
+    exchange *x = opt->messages;
+    while (x->gathers < end) {
+        size_t wave = x->gathers;
+        TRY(relay_gathers(opt, wave));
+        if (x->gathers == wave) TRY(start_gather(opt)); /* else it went during the wait */
+    }
+    return MUON_OK;
+}
+
 muon_status muon__exchange_make_room(muon_opt *opt, size_t wave)
 {
-    size_t waves = (size_t)opt->rings.waves, shards = (size_t)opt->rings.shards;
+    size_t waves = (size_t)opt->rings.waves, sends = (size_t)opt->rings.sends;
     if (wave >= waves) TRY(await(opt, SCATTER_SEND, wave - waves));
     if (wave >= waves) TRY(await(opt, RELAY_SCATTER_OUT, wave - waves));
-    if (wave >= shards) TRY(await(opt, GATHER_SEND, wave - shards));
-    if (wave >= shards) TRY(await(opt, RELAY_GATHER_OUT, wave - shards));
+    if (wave >= sends) TRY(start_gathers(opt, wave - sends + 1));
+    if (wave >= sends) TRY(await(opt, GATHER_SEND, wave - sends));
+    if (wave >= sends) TRY(await(opt, RELAY_GATHER_OUT, wave - sends));
     if (wave >= waves) opt->messages->oldest = wave - waves + 1;
     TRY(start(opt, GATHER_RECEIVE, wave));
-    return start(opt, RELAY_GATHER_IN, wave);
+    TRY(start(opt, RELAY_GATHER_IN, wave));
+    TRY(start(opt, SCATTER_RECEIVE, wave));
+    return start(opt, RELAY_SCATTER_IN, wave);
 }
 
 muon_status muon__exchange_start_gather(muon_opt *opt, size_t wave)
 {
-    TRY(relay_gathers(opt, wave));
-    TRY(start(opt, GATHER_SEND, wave));
-    opt->messages->gathers = wave + 1;
-    return MUON_OK;
+    opt->messages->gathers_due = wave + 1;
+    return go_on(opt);
 }
 
 muon_status muon__exchange_finish_gather(muon_opt *opt, size_t wave)
 {
-    size_t shards = (size_t)opt->rings.shards;
-    if (wave >= shards) TRY(await(opt, RELAY_SCATTER_OUT, wave - shards));
-    TRY(start(opt, SCATTER_RECEIVE, wave));
-    TRY(start(opt, RELAY_SCATTER_IN, wave));
+    TRY(start_gathers(opt, wave + 1));
     TRY(relay_gathers(opt, wave + 1));
     TRY(await(opt, GATHER_RECEIVE, wave));
     copy(opt, UNPACK, wave);
@@ -296,6 +342,6 @@ muon_status muon__exchange_finish(muon_opt *opt)
         for (int list = 0; list < ROUTE_ALL_LISTS; list++)
             TRY(await(opt, list, w));
     x->oldest = x->newest = 0;
-    x->gathers = x->scatters = x->gathers_relayed = x->scatters_relayed = 0;
+    x->gathers_due = x->gathers = x->scatters = x->gathers_relayed = x->scatters_relayed = 0;
     return MUON_OK;
 }

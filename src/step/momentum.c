@@ -162,9 +162,8 @@ static target target_of(const wave_pass *pass, const route_piece *piece, int64_t
     if (piece->send == ROUTE_NOWHERE) return (target){NULL, NULL};
     const plan_item *item = &opt->plan->items[piece->item];
     int64_t at = place_of(item, piece, piece->send, begin, ld);
-    if (piece->send == ROUTE_SLOT)
-        return (target){.wide = opt->wave[pass->wave % (size_t)opt->rings.waves] + at};
-    char *transit = opt->transit[GATHER_SEND][pass->wave % (size_t)opt->rings.shards];
+    if (piece->send == ROUTE_SLOT) return (target){.wide = muon__opt_slots(opt, pass->wave) + at};
+    char *transit = muon__opt_buffer(opt, GATHER_SEND, pass->wave);
     if (opt->plan->config.wire == MUON_BF16)
         return (target){.narrow = (uint16_t *)(void *)transit + at};
     return (target){.wide = (float *)(void *)transit + at};

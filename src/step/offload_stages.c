@@ -100,7 +100,7 @@ static size_t least(size_t a, size_t b)
 /* The pipeline takes the momentum of `ahead` waves before the first update, which is `behind` waves late. */
 size_t muon__offload_stage(const muon_opt *opt, size_t k, int is_update)
 {
-    size_t late = muon__opt_ahead(opt) + muon__opt_behind(opt);
+    size_t late = muon__offload_ahead(opt) + opt->rings.behind;
     if (!opt->offload.has_updates) return k;
     if (is_update) return k + least(k + late + 1, opt->offload.muon_stages / 2);
     return k + (k > late ? k - late : 0);

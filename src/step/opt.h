@@ -10,7 +10,7 @@
 #include "base/sumsq.h"
 #include "io/tier/tier.h"
 #include "plan/owned.h"
-#include "plan/route/route.h"
+#include "plan/route/rings.h"
 #include "rule/qk_clip.h"
 #include "step/agree_step.h"
 #include "step/overlap.h"
@@ -149,10 +149,9 @@ struct muon_opt {
     char *tensor_names;
 
     arena workspace;
-    float *wave[3]; /* what this rank owns of a wave; wave w is in [w % rings.waves] */
-    /* What is sent and received in other places than slots. A relay's IN and OUT are one buffer; for
-     * results that is SCATTER_RECEIVE's. */
-    char *transit[ROUTE_ALL_LISTS][3];
+    /* What is sent and received, [ROUTE_ALL_LISTS + 1][of muon__rings_of_list]; the last are slots, what this
+     * rank owns of a wave. A relay's IN and OUT are one buffer; for results that is SCATTER_RECEIVE's. */
+    char **wave_buffers[ROUTE_ALL_LISTS + 1];
     route_rings rings;
     float *scratch;       /* for one large matrix, or a small one per thread */
     float *team_scratch;  /* for a matrix that a team shares, and */
@@ -212,15 +211,20 @@ muon_status muon__opt_check(const muon_opt *opt, const char *stage);
 /* What a gradient element of this group is multiplied by in this step. */
 float muon__grad_multiplier(const muon_opt *opt, const muon_group *group);
 
-/* Waves whose momentum is taken before, and whose update is left for after, a wave's products. */
-static inline size_t muon__opt_ahead(const muon_opt *opt)
+/* While state is in a file: then it is read while matrices are multiplied, not before. */
+static inline size_t muon__offload_ahead(const muon_opt *opt)
 {
-    return opt->rings.waves > 1;
+    return opt->rings.ahead > 1 ? 1 : opt->rings.ahead;
 }
 
-static inline size_t muon__opt_behind(const muon_opt *opt)
+static inline char *muon__opt_buffer(const muon_opt *opt, int list, size_t wave)
 {
-    return opt->rings.waves > 2;
+    return opt->wave_buffers[list][wave % (size_t)muon__rings_of_list(opt->rings, list)];
+}
+
+static inline float *muon__opt_slots(const muon_opt *opt, size_t wave)
+{
+    return (float *)(void *)muon__opt_buffer(opt, ROUTE_ALL_LISTS, wave);
 }
 
 /* Cuts all work into units. */

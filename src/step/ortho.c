@@ -261,7 +261,7 @@ muon_status muon__step_ortho(muon_opt *opt, size_t wave)
     wave_ortho w = {.task = {.opt = opt},
                     .owned = r->owned + r->owned_first[wave],
                     .n = r->owned_first[wave + 1] - r->owned_first[wave],
-                    .slots = opt->wave[wave % (size_t)opt->rings.waves]};
+                    .slots = muon__opt_slots(opt, wave)};
     int callback = plan->config.orthogonalize != NULL;
     muon_status status = callback ? run_callback(&w) : run_all(&w, wave);
     if (status != MUON_OK && (plan->nranks == 1 || muon__opt_is_parting(status))) return status;

@@ -1,9 +1,11 @@
-/* Waves in flight: while this rank multiplies wave w, wave w + 1 is on its way to its owners and the
- * results of w - 1 are on their way back.
+/* Waves in flight: while this rank multiplies wave w, the next ones are on their way to their owners and
+ * the results of those before are on their way back. Of three waves that is one each; with more, a rank
+ * whose matrices take long need not hold up all others.
  *
  * No rank ever waits for something that another rank does later than itself: in iteration w it waits
  * for what the others do in iterations before w, or earlier in w. So there is no deadlock, whatever
- * the routes. That includes what relays pass on (exchange.c). */
+ * the routes, and however many waves a rank is ahead. That includes what relays pass on, and what is sent
+ * to owners as soon as the link is free (exchange.c): all of wave w is on its way before its products. */
 #include "step/opt.h"
 
 static muon_status begin(muon_opt *opt, size_t wave, double *clock)
@@ -60,7 +62,8 @@ static muon_status end(muon_opt *opt, size_t wave, double *clock)
 muon_status muon__step_pipeline(muon_opt *opt, double *clock)
 {
     size_t nwaves = opt->plan->nwaves, begun = 0, ended = 0;
-    size_t ahead = muon__opt_ahead(opt), behind = muon__opt_behind(opt);
+    size_t ahead = opt->offloaded ? muon__offload_ahead(opt) : opt->rings.ahead;
+    size_t behind = opt->rings.behind;
     for (size_t w = 0; w < nwaves; w++) {
         while (begun < nwaves && begun <= w + ahead)
             TRY(begin(opt, begun++, clock));

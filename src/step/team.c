@@ -42,7 +42,7 @@ static desk make_desk(const muon_opt *opt, const ns_plan *ns)
 
 static float *slot_of(const muon_opt *opt, const plan_item *item)
 {
-    return opt->wave[(size_t)item->wave % (size_t)opt->rings.waves] + item->slot;
+    return muon__opt_slots(opt, (size_t)item->wave) + item->slot;
 }
 
 static const tile_deal *deal_of(const team_shape *s, int kind)

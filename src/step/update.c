@@ -88,9 +88,8 @@ static const float *source_of(const wave_pass *pass, const route_piece *piece, i
     *ld = piece->part.ncols;
     if (piece->take == ROUTE_NOWHERE) return NULL;
     int64_t at = place_of(&opt->plan->items[piece->item], piece, piece->take, begin, ld);
-    if (piece->take == ROUTE_SLOT) return opt->wave[pass->wave % (size_t)opt->rings.waves] + at;
-    char *transit = opt->transit[SCATTER_RECEIVE][pass->wave % (size_t)opt->rings.shards];
-    return (const float *)(const void *)transit + at;
+    if (piece->take == ROUTE_SLOT) return muon__opt_slots(opt, pass->wave) + at;
+    return (const float *)(const void *)muon__opt_buffer(opt, SCATTER_RECEIVE, pass->wave) + at;
 }
 
 static void update_unit(void *arg, int64_t index, int worker)

@@ -6,6 +6,7 @@
 #include "base/versioned.h"
 #include "plan/dispatch/makespan.h"
 #include "plan/predict/bounds.h"
+#include "plan/route/rings.h"
 #include "plan/route/waves.h"
 
 static int64_t team_bytes(const traffic *t)

@@ -2,15 +2,15 @@
 #include "base/mode.h"
 #include "base/versioned.h"
 #include "plan/owned.h"
-#include "plan/route/route.h"
+#include "plan/route/rings.h"
 
 #include <stdlib.h>
 
-typedef struct traffic {
+typedef struct counted {
     int64_t messages_sent, messages_received, bytes_sent, bytes_received;
     int64_t bytes[ROUTE_ALL_LISTS];
     double sent_seconds, received_seconds;
-} traffic;
+} counted;
 
 static double rate_to(const muon_plan *plan, int a, int b)
 {
@@ -19,9 +19,9 @@ static double rate_to(const muon_plan *plan, int a, int b)
     return same_node ? machine->node_bandwidth : machine->bandwidth;
 }
 
-static traffic count_waves(const route *r, const muon_plan *plan, size_t begin, size_t end)
+static counted count_waves(const route *r, const muon_plan *plan, size_t begin, size_t end)
 {
-    traffic t = {0};
+    counted t = {0};
     for (int list = 0; list < ROUTE_ALL_LISTS; list++) {
         const route_messages *messages = &r->messages[list];
         int sends = muon__route_sends(list);
@@ -106,7 +106,7 @@ muon_status muon_plan_get_rank(const muon_plan *plan, int rank, muon_rank_load *
     REQUIRE(load, E_ARG, "load must not be NULL");
     route *r = NULL;
     TRY(muon__route_create(&r, plan, rank));
-    traffic t = count_waves(r, plan, 0, plan->nwaves);
+    counted t = count_waves(r, plan, 0, plan->nwaves);
     exchanged x = count_teams(r, plan);
     int *peers = NULL;
     size_t npeers = 0;
@@ -144,7 +144,7 @@ muon_status muon_plan_get_wave(const muon_plan *plan, int rank, size_t wave, muo
             plan->nwaves);
     route *r = NULL;
     TRY(muon__route_create_waves(&r, plan, rank, wave, wave + 1));
-    traffic t = count_waves(r, plan, wave, wave + 1);
+    counted t = count_waves(r, plan, wave, wave + 1);
     muon_wave_load found = {
         .matrices = (int64_t)(r->owned_first[wave + 1] - r->owned_first[wave]),
         .flops = count_flops(r, plan),

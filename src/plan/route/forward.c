@@ -144,19 +144,17 @@ static int64_t bytes_in(const route_messages *m, size_t wave)
     return bytes;
 }
 
-/* Behind what the wave has in the buffer already. Sorted for owners. Returns what a wave has at most. */
-static int64_t lay_out(relay *f, const parcels *p, const route_messages *buffer)
+/* Behind what the wave has in the buffer already. Sorted for owners. */
+static void lay_out(relay *f, const parcels *p, const route_messages *buffer)
 {
-    int64_t used = 0, most = 0;
+    int64_t used = 0;
     for (size_t i = 0; i < p->n; i++) {
         parcel *at = &p->all[i];
         if (i == 0 || at->wave != p->all[i - 1].wave) used = bytes_in(buffer, at->wave);
         at->offset = f->offsets[at->number] = used;
         if (at->own) at->own->take = used / (int64_t)sizeof(float);
         used += at->bytes;
-        if (used > most) most = used;
     }
-    return most;
 }
 
 /* Sorted for those ends. */
@@ -190,8 +188,7 @@ static muon_status make_lists(relay *f, int way)
     if (owners->n == 0) return MUON_OK;
     TRY(CALLOC(&f->offsets, owners->n, "messages"));
     qsort(owners->all, owners->n, sizeof *owners->all, for_owners);
-    int64_t room = lay_out(f, owners, buffer);
-    if (room > buffer->room) buffer->room = room;
+    lay_out(f, owners, buffer);
     for (size_t i = 0; i < holders->n; i++)
         holders->all[i].offset = f->offsets[holders->all[i].number];
     free(f->offsets);

@@ -284,7 +284,6 @@ static muon_status make_list(builder *b, int list)
             b, list,
             (route_message){first->peer, ROUTE_PACKED, begin * size, (used - begin) * size}));
     }
-    if (used * size > b->r->messages[list].room) b->r->messages[list].room = used * size;
     of->n = 0;
     return MUON_OK;
 }

@@ -215,26 +215,3 @@ void muon__route_destroy(route *r)
     }
     free(r);
 }
-
-static int64_t lines(int64_t bytes)
-{
-    return (bytes + MUON__ALIGN - 1) / MUON__ALIGN * MUON__ALIGN;
-}
-
-int64_t muon__route_workspace(const route *r, const muon_plan *plan)
-{
-    route_rings rings = muon__route_rings(plan);
-    const int64_t wave = lines(plan->wave_floats * (int64_t)sizeof(float));
-    return rings.waves * (wave + lines(r->messages[GATHER_RECEIVE].room) +
-                          lines(r->messages[SCATTER_SEND].room)) +
-           rings.shards *
-               (lines(r->messages[GATHER_SEND].room) + lines(r->messages[SCATTER_RECEIVE].room) +
-                lines(r->messages[RELAY_GATHER_IN].room)) +
-           lines(muon__scratch_floats(plan) * (int64_t)sizeof(float));
-}
-
-route_rings muon__route_rings(const muon_plan *plan)
-{
-    int waves = plan->nranks > 1 ? plan->config.in_flight : 1;
-    return (route_rings){.waves = waves, .shards = waves > 1 ? 2 : 1};
-}

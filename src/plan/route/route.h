@@ -64,12 +64,11 @@ static inline int muon__route_gathers(int list)
            list == RELAY_GATHER_OUT;
 }
 
+/* What a relay gathers is in the buffer of its IN list; results are in that of SCATTER_RECEIVE, behind those
+ * that are for it alone. */
 typedef struct route_messages { /* wave w has entries[first[w]] .. entries[first[w + 1]] */
     route_message *entries;
     size_t *first; /* [nwaves + 1] */
-    /* Bytes of a buffer that is enough for any wave. What a relay gathers is in that of its IN list;
-     * results are in that of SCATTER_RECEIVE, behind those that are for it alone. */
-    int64_t room;
 } route_messages;
 
 /* Part of an owned matrix that travels packed: between its slot and the buffer of a list. */
@@ -109,16 +108,6 @@ void muon__route_destroy(route *r); /* NULL is fine */
 
 /* The ranks that it exchanges messages with in a step, ascending; *out is the caller's to free. */
 muon_status muon__route_peers(int **out, size_t *n, const route *r, const muon_plan *plan);
-
-/* How many of each buffer there are: of what an owner has in a wave, and of what a holder or a relay
- * sends and receives. */
-typedef struct route_rings {
-    int waves, shards;
-} route_rings;
-route_rings muon__route_rings(const muon_plan *plan);
-
-/* Bytes that the optimizer allocates as workspace on this rank. */
-int64_t muon__route_workspace(const route *r, const muon_plan *plan);
 
 /* The holder that sends a cell's part of an item to its owner; the owner itself if it is a
  * holder. */

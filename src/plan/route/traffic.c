@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "plan/route/relays.h"
 #include "plan/route/route.h"
+#include "plan/route/waves.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -158,6 +159,7 @@ static void add_item(walker *w, size_t item, int64_t total)
     }
     wave_traffic *owner = &w->t->of[(size_t)it->owner * w->t->nwaves + (size_t)it->wave];
     owner->matrices++;
+    owner->floats += muon__slot_floats(it);
     owner->flops += it->flops;
     if (w->replica >= 0) return; /* what each replica would need for itself is in no plan */
     w->t->useful_bytes +=
@@ -272,35 +274,4 @@ muon_status muon__traffic_add_replica(traffic *t, const muon_plan *plan, const p
 void muon__traffic_destroy(traffic *t)
 {
     free(t->of);
-}
-
-static int64_t lines(int64_t bytes)
-{
-    return (bytes + MUON__ALIGN - 1) / MUON__ALIGN * MUON__ALIGN;
-}
-
-static void raise(int64_t *most, int64_t bytes)
-{
-    if (bytes > *most) *most = bytes;
-}
-
-int64_t muon__traffic_workspace(const traffic *t, const muon_plan *plan)
-{
-    route_rings rings = muon__route_rings(plan);
-    int64_t largest = 0;
-    for (size_t r = 0; r < t->nranks; r++) {
-        wave_traffic most = {0};
-        for (size_t w = 0; w < t->nwaves; w++) {
-            const wave_traffic *at = muon__traffic_at(t, r, w);
-            raise(&most.gather_sent, at->gather_sent);
-            raise(&most.scatter_received, at->scatter_received + at->scatter_relayed);
-            raise(&most.gather_packed, at->gather_packed);
-            raise(&most.scatter_packed, at->scatter_packed);
-            raise(&most.gather_relayed, at->gather_relayed);
-        }
-        raise(&largest, rings.waves * (lines(most.gather_packed) + lines(most.scatter_packed)) +
-                            rings.shards * (lines(most.gather_sent) + lines(most.scatter_received) +
-                                            lines(most.gather_relayed)));
-    }
-    return largest + rings.waves * lines(plan->wave_floats * (int64_t)sizeof(float));
 }

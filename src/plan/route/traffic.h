@@ -6,7 +6,7 @@
 #include "plan/route/shares.h"
 
 typedef struct wave_traffic { /* of one rank in one wave; bytes */
-    int64_t matrices;
+    int64_t matrices, floats; /* of its slots */
     double flops;
     int64_t gather_sent, gather_received, scatter_sent, scatter_received;
     /* Of these, inside the node. */
@@ -45,8 +45,5 @@ static inline const wave_traffic *muon__traffic_at(const traffic *t, size_t rank
 {
     return &t->of[rank * t->nwaves + wave];
 }
-
-/* Bytes of workspace besides the scratch for orthogonalization, of the rank that needs most. */
-int64_t muon__traffic_workspace(const traffic *t, const muon_plan *plan);
 
 #endif

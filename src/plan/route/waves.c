@@ -6,8 +6,7 @@
 #include "plan/route/waves.h"
 
 #include "plan/owned.h"
-#include "plan/route/route.h"
-#include "plan/route/traffic.h"
+#include "plan/route/rings.h"
 #include "variant/variant.h"
 
 #include <assert.h>
@@ -167,12 +166,12 @@ static muon_status make_for_ranks(muon_plan *plan, owners *o, const patterns *p)
                                    overlapping(o->floats), muon__least_wave(o));
     int64_t bytes = 0;
     int64_t budget = plan->config.workspace_budget;
+    plan->in_flight = plan->config.in_flight;
     if (budget > 0) {
         TRY(fit_budget(plan, o, p, wanted, &bytes));
     } else {
         plan->wave_floats = wanted;
         TRY(muon__waves_spread(plan, o));
-        bytes = muon__route_rings(plan).waves * bytes_of(wanted);
     }
     /* From here on it is this rank's own affair: a wave should have one for each thread. */
     choose_small(plan, plan->threads, plan->wave_floats / plan->threads);
