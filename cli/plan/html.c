@@ -17,7 +17,6 @@ static void add_head(json_t *page, const plan_outcome *o)
     json_object_set_new(page, "version", json_string(muon_version()));
     json_object_set_new(page, "axes", web_text(plan_case_axes(o->what).text));
     json_object_set_new(page, "nodes", json_integer(nodes));
-    json_object_set_new(page, "in_flight", json_integer(o->what->config.in_flight));
     json_object_set_new(page, "state_bytes_first", json_integer(o->first.state_bytes));
 }
 

@@ -123,6 +123,7 @@ json_t *plan_json(const plan_outcome *o)
     set_integer(line, "parameters", o->cost.muon_elements + o->cost.expert_elements);
     set_number(line, "flops", o->cost.flops);
     set_integer(line, "waves", p->waves);
+    set_integer(line, "in_flight", o->cost.in_flight);
     set_number(line, "makespan_seconds", p->makespan);
     set_number(line, "lower_bound_seconds", p->lower_bound);
     json_object_set_new(line, "bounds", bounds(o));

@@ -167,7 +167,7 @@ static int fill_waves(plan_timeline *t, const plan_outcome *o)
         if (muon_plan_get_wave(o->plan, t->rank, w, wave, sizeof *wave) != MUON_OK)
             return cli_fail_library();
         plan_span *span = t->waves[w].lanes;
-        size_t depth = (size_t)settings->in_flight;
+        size_t depth = (size_t)o->cost.in_flight;
         double room = w >= depth ? t->waves[w - depth].lanes[PLAN_SCATTER].end : 0;
         double gather = busier(wave->gather_bytes_sent, wave->gather_bytes_received);
         double scatter = busier(wave->scatter_bytes_sent, wave->scatter_bytes_received);

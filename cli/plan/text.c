@@ -78,9 +78,9 @@ void plan_print_text(const plan_outcome *o)
     printf("%-11s %s of workspace on a rank at most; %s of state on rank 0\n", "memory",
            units_bytes((double)p->workspace_max).text,
            units_bytes((double)o->first.state_bytes).text);
-    printf("%-11s %s wave%s, hash %016llx, made in %s\n", "plan", units_count(p->waves).text,
-           p->waves == 1 ? "" : "s", (unsigned long long)muon_plan_get_hash(o->plan),
-           units_seconds(o->plan_seconds).text);
+    printf("%-11s %s wave%s, %s in flight, hash %016llx, made in %s\n", "plan",
+           units_count(p->waves).text, p->waves == 1 ? "" : "s", units_count(cost->in_flight).text,
+           (unsigned long long)muon_plan_get_hash(o->plan), units_seconds(o->plan_seconds).text);
     print_schemes(o);
 }
 

@@ -632,7 +632,9 @@ typedef struct muon_config {
     size_t nmeshes;
     muon_machine machine;
     muon_path path;
-    int in_flight;  /* number of waves whose messages and work overlap, 1..3: 3 */
+    /* Number of waves whose messages and work overlap; more need more workspace. 0: 3, or all of them where
+     * that makes the predicted step shorter and workspace_budget allows it. */
+    int in_flight;
     double timeout; /* seconds to wait for another rank: 600 */
     /* Offload from the start (muon_offload, section 8), for state that does not fit into memory. */
     const char *offload_dir; /* NULL: state is in memory */

@@ -53,6 +53,7 @@ typedef struct muon_plan_cost { /* of all ranks together */
     int64_t matrices;
     int64_t muon_elements, expert_elements; /* of Muon: regular, and expert */
     int64_t adamw_elements, frozen_elements;
+    int64_t in_flight; /* of the waves; what config.in_flight 0 has come to */
 } muon_plan_cost;
 
 MUON_API muon_status muon_plan_create(muon_plan **out, const muon_config *config,

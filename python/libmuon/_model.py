@@ -36,7 +36,7 @@ CONFIG = {
     ),
     "backend": ("str", 'matrix products by "blis" (default) or "reference".'),
     "workspace_budget": ("int", "bytes of workspace at most."),
-    "in_flight": ("int", "waves of messages that overlap, 1 to 3 (default)."),
+    "in_flight": ("int", "waves that overlap; 0 (default): 3, or all where that is faster."),
     "team_max": ("int", "ranks that may share one matrix; 0 (default): as many as are of use."),
     "peers_max": (
         "int",

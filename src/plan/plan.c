@@ -8,6 +8,7 @@
 #include "plan/owned.h"
 #include "plan/predict/predict.h"
 #include "plan/route/relays.h"
+#include "plan/route/rings.h"
 #include "rule/config.h"
 #include "rule/group.h"
 
@@ -52,7 +53,8 @@ static muon_status distribute(muon_plan *plan)
 {
     TRY(muon__plan_choose_owners(plan));
     TRY(muon__plan_choose_relays(plan));
-    return muon__plan_make_waves(plan);
+    TRY(muon__plan_make_waves(plan));
+    return muon__plan_choose_depth(plan);
 }
 
 static void free_teams(muon_plan *plan)
@@ -275,6 +277,7 @@ muon_status muon_plan_get_cost(const muon_plan *plan, muon_plan_cost *cost, size
     OWN_MODE;
     REQUIRE(plan && cost, E_ARG, "muon_plan_get_cost: plan and cost must not be NULL");
     muon_plan_cost found = plan->cost;
+    found.in_flight = muon__route_rings(plan).waves;
     if (plan->nranks > 1) TRY(muon__predict_workspace(&found.workspace_bytes, plan));
     return muon__struct_store(cost, cost_size, &found, sizeof found, "muon_plan_cost");
 }

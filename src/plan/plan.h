@@ -103,7 +103,7 @@ struct muon_plan {
     unsigned char *relayed;
     /* 1: a result goes to a node once, to one of its holders there, who passes it on to the others. */
     int results_once;
-    int in_flight; /* waves; 0: all */
+    int in_flight; /* waves, as config.in_flight says, or as it was chosen; 0: all */
     int threads;
     int64_t wave_floats;   /* of the buffer that holds what any owner has in any wave */
     int64_t scratch_large; /* floats for one matrix that all threads share */
@@ -127,6 +127,7 @@ muon_status muon__plan_make_items(muon_plan *plan);
 muon_status muon__plan_choose_owners(muon_plan *plan);
 muon_status muon__plan_choose_relays(muon_plan *plan);
 muon_status muon__plan_make_waves(muon_plan *plan);
+muon_status muon__plan_choose_depth(muon_plan *plan);
 void muon__plan_make_hash(muon_plan *plan);
 
 /* What ranks must agree on, each part for itself so that a message can say which differs: a parameter

@@ -19,7 +19,6 @@ static const muon_config config_defaults = {
                 .bandwidth = 6e9,
                 .ranks_per_node = 8,
                 .latency = 1e-5},
-    .in_flight = 3,
     .timeout = 600,
     .team_min = 1,
 };
@@ -97,8 +96,8 @@ static muon_status check_ranks(const muon_config *config)
     TRY(check_machine(&config->machine));
     REQUIRE(config->path == MUON_PATH_PIPELINE || config->path == MUON_PATH_REFERENCE, E_VALUE,
             "path is %d, which is not a muon_path", (int)config->path);
-    REQUIRE(config->in_flight >= 1 && config->in_flight <= 3, E_VALUE,
-            "in_flight is %d, must be 1..3", config->in_flight);
+    REQUIRE(config->in_flight >= 0, E_VALUE, "in_flight is %d, must not be negative",
+            config->in_flight);
     REQUIRE(config->team_max >= 0 && config->team_max <= MAX_TEAM, E_VALUE,
             "team_max is %lld, must be 0..%d", (long long)config->team_max, MAX_TEAM);
     REQUIRE(config->team_min >= 1 && config->team_min <= MAX_TEAM, E_VALUE,

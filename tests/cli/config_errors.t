@@ -403,8 +403,8 @@ $ try '{"machine": {"ranks_per_node": 0}}'
 $ try '{"path": "refrence"}'
 2> muonctl: step: c.json: path: 'refrence' is unknown; known: pipeline, reference; did you mean 'reference'?
 ? 1
-$ try '{"in_flight": 4}'
-2> muonctl: step: in_flight is 4, must be 1..3
+$ try '{"in_flight": -1}'
+2> muonctl: step: in_flight is -1, must not be negative
 ? 1
 $ try '{"timeout": 0}'
 2> muonctl: step: timeout is 0, must be finite and above 0 seconds

@@ -102,8 +102,8 @@ $ muonctl plan gpt2-124m --ranks-per-node 0
 2> muonctl: plan: --ranks-per-node: 0 is not in 1..1e+06
 2> try: muonctl plan --help
 ? 2
-$ muonctl plan gpt2-124m --in-flight 4
-2> muonctl: plan: --in-flight: 4 is not in 1..3
+$ muonctl plan gpt2-124m --in-flight 0
+2> muonctl: plan: --in-flight: 0 is not in 1..1e+06
 2> try: muonctl plan --help
 ? 2
 $ muonctl plan gpt2-124m --threads 0

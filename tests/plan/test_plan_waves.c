@@ -149,6 +149,49 @@ TEST(fewer_waves_in_flight_need_less_workspace)
     planned_free(&c);
 }
 
+static int64_t in_flight_of(const muon_plan *plan)
+{
+    muon_plan_cost cost;
+    assert_ok(muon_plan_get_cost(plan, &cost, sizeof cost));
+    return cost.in_flight;
+}
+
+/* Few waves are in flight where ranks work in step, all of them where one costly matrix takes as long as
+ * many others; and as many as were asked for. */
+TEST(all_waves_are_in_flight_where_that_is_worth_the_memory)
+{
+    planned c;
+    planned_init(&c, 1, 8, 1, 1);
+    planned_add_model(&c, &llama_8b);
+    c.config.team_max = 1;
+    muon_plan *even = planned_make(&c);
+    assert_true(even->nwaves > 3);
+    assert_int_equal(in_flight_of(even), 3);
+    muon_plan_destroy(even);
+    planned_free(&c);
+
+    planned_init(&c, 1, 512, 1, 1);
+    planned_add_model(&c, &glm_45);
+    muon_plan *uneven = planned_make(&c);
+    assert_int_equal(in_flight_of(uneven), uneven->nwaves);
+    muon_prediction all = planned_predict(uneven);
+    for (int n = 2; n <= 3; n++) {
+        c.config.in_flight = n;
+        muon_plan *few = planned_make(&c);
+        assert_int_equal(in_flight_of(few), n);
+        assert_true(planned_predict(few).makespan > all.makespan * 1.02);
+        muon_plan_destroy(few);
+    }
+    c.config.in_flight = 0;
+    c.config.workspace_budget = all.workspace_max / 2;
+    muon_plan *tight = planned_make(&c);
+    assert_int_equal(in_flight_of(tight), 3);
+    assert_true(planned_predict(tight).workspace_max <= c.config.workspace_budget);
+    muon_plan_destroy(tight);
+    muon_plan_destroy(uneven);
+    planned_free(&c);
+}
+
 /* ---- progress ---------------------------------------------------------------------------------- */
 
 TEST(ranks_advance_together)

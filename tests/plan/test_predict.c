@@ -17,6 +17,7 @@ static size_t stride(void)
     return testlib_quick() ? 5 : 1;
 }
 
+/* With replicas, messages take nearly as long as work. */
 TEST(makespans_are_near_the_bound_for_mixtures_of_experts)
 {
     static const struct {
@@ -25,7 +26,7 @@ TEST(makespans_are_near_the_bound_for_mixtures_of_experts)
     } cases[] = {{1, 8, 1, 1.05},   {1, 16, 1, 1.05},   {1, 24, 1, 1.05},  {1, 32, 1, 1.05},
                  {1, 64, 1, 1.05},  {1, 96, 1, 1.05},   {1, 100, 1, 1.05}, {1, 128, 1, 1.05},
                  {1, 256, 1, 1.05}, {1, 384, 1, 1.05},  {1, 512, 1, 1.05}, {1, 64, 8, 1.05},
-                 {8, 8, 8, 1.10},   {1, 2048, 1, 1.10}, {1, 256, 8, 1.10}};
+                 {8, 8, 8, 1.30},   {1, 2048, 1, 1.12}, {1, 256, 8, 1.15}};
     for (size_t i = 0; i < COUNT(cases); i += stride()) {
         for (size_t k = 0; k < COUNT(moe); k++) {
             planned c;
@@ -162,7 +163,8 @@ TEST(predictions_are_the_sums_of_what_the_ranks_do)
     static const int meshes[][4] = {{1, 2, 1, 1}, {2, 1, 1, 1}, {1, 3, 1, 2}, {2, 2, 1, 1},
                                     {1, 2, 2, 2}, {3, 4, 1, 1}, {1, 9, 2, 1}};
     for (size_t i = 0; i < COUNT(meshes); i++) {
-        for (int variant = 0; variant < 4; variant++) {
+        static const int depths[] = {3, 1, 2, 3, 5, 0};
+        for (size_t variant = 0; variant < COUNT(depths); variant++) {
             planned c;
             muon_box boxes[4];
             muon_range ranges[2];
@@ -170,7 +172,7 @@ TEST(predictions_are_the_sums_of_what_the_ranks_do)
             add_zoo(&c, boxes, ranges);
             c.config.wire = variant % 2 ? MUON_BF16 : MUON_F32;
             c.config.machine.ranks_per_node = 2;
-            c.config.in_flight = variant ? variant : 3;
+            c.config.in_flight = depths[variant];
             if (variant == 2) c.config.workspace_budget = INT64_C(16) << 20;
             muon_plan *plan = planned_make(&c);
             muon_prediction p = planned_predict(plan);

@@ -90,9 +90,9 @@ TEST(threads_and_waves_in_flight_change_no_bit)
     zoo_run *whole = NULL;
     assert_null(zoo_run_whole(&whole, &z));
     for (int threads = 1; threads <= 3; threads++) {
-        for (int in_flight = 1; in_flight <= 3; in_flight++) {
+        for (size_t d = 0; d < COUNT(fleet_depths); d++) {
             z.f.config.threads = threads;
-            z.f.config.in_flight = in_flight;
+            z.f.config.in_flight = fleet_depths[d];
             run(&z, whole, (zoo_axes){2, 2, 1, 1});
             run(&z, whole, (zoo_axes){1, 1, 3, 1});
         }

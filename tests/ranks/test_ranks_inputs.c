@@ -330,9 +330,9 @@ TEST(a_consumed_gradient_is_told_once_where_it_is_and_never_read_again)
     fleet_run_whole(&whole, &f, 3);
     fleet_task t = {&f, &whole, 3};
     for (size_t i = 0; i < COUNT(paths); i++) {
-        for (int in_flight = 1; in_flight <= 3; in_flight += 2) {
+        for (size_t d = 0; d < COUNT(fleet_depths); d += 2) {
             f.config.path = paths[i];
-            f.config.in_flight = in_flight;
+            f.config.in_flight = fleet_depths[d];
             ranks_run(RANKS, give_back, &t);
         }
     }

@@ -165,6 +165,54 @@ TEST(buffers_are_not_used_again_before_their_messages_have_gone)
     }
 }
 
+/* ---- Many waves in flight */
+
+/* Matrices are large enough for several waves without a budget, and left as they are: work would take long. */
+enum { TWO_RANKS = 2 };
+
+static int leave(void *user, float *x, int64_t rows, int64_t cols, int64_t ld)
+{
+    (void)user, (void)x, (void)rows, (void)cols, (void)ld;
+    return 0;
+}
+
+static int64_t count_waves(const fleet *f, int64_t *in_flight)
+{
+    muon_plan *plan = NULL;
+    muon_plan_cost cost;
+    assert_ok(fleet_plan(&plan, f, TWO_RANKS));
+    assert_ok(muon_plan_get_cost(plan, &cost, sizeof cost));
+    muon_plan_destroy(plan);
+    *in_flight = cost.in_flight;
+    return cost.waves;
+}
+
+TEST(any_number_of_waves_in_flight_has_the_bits_of_one_process)
+{
+    static const int depths[] = {2, 3, 4, 1000};
+    fleet f;
+    char names[10][8];
+    fleet_init(&f);
+    fleet_mesh(&f, "mesh", "fsdp", TWO_RANKS, NULL);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        snprintf(names[i], sizeof names[i], "%zu", i);
+        fleet_add(&f, MUONS, names[i], NULL, i % 2 ? "0: fsdp" : "1: fsdp", SHAPE(1200, 1200));
+    }
+    f.config.orthogonalize = leave;
+    ship whole;
+    fleet_run_whole(&whole, &f, 2);
+    for (size_t d = testlib_quick() ? 2 : 0; d < COUNT(depths); d++) {
+        int64_t in_flight, waves;
+        f.config.in_flight = depths[d];
+        waves = count_waves(&f, &in_flight);
+        if (waves < 5) fail_msg("only %lld waves", (long long)waves);
+        assert_int_equal(in_flight, depths[d] < waves ? depths[d] : waves);
+        fleet_task t = {&f, &whole, 2};
+        ranks_run(TWO_RANKS, run_lazily, &t);
+    }
+    ship_destroy(&whole);
+}
+
 /* ---- One of everything */
 
 typedef struct zoo_task {

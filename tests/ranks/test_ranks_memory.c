@@ -145,12 +145,12 @@ TEST(the_workspace_is_what_the_plan_says_within_any_budget_that_can_be_met)
 {
     static const muon_dtype wires[] = {MUON_F32, MUON_BF16};
     for (size_t w = 0; w < COUNT(wires); w++) {
-        for (int in_flight = 1; in_flight <= 3; in_flight++) {
-            if (testlib_quick() && in_flight != 1 + 2 * (int)w) continue;
+        for (size_t d = 0; d < COUNT(fleet_depths); d++) {
+            if (testlib_quick() && d % 2 != w) continue;
             fleet f;
             fleet_init(&f);
             add_params(&f);
-            f.config.in_flight = in_flight;
+            f.config.in_flight = fleet_depths[d];
             f.config.wire = wires[w];
             ship whole;
             fleet_run_whole(&whole, &f, 2);

@@ -66,10 +66,11 @@ TEST(what_is_relayed_has_the_bits_of_one_process)
         int replicate, fsdp, per_node, in_flight, tight, threads;
         muon_dtype wire;
     } cases[] = {
-        {1, 4, 2, 3, 0, 1, MUON_F32}, {1, 4, 2, 3, 1, 1, MUON_F32},  {1, 4, 2, 2, 1, 1, MUON_F32},
-        {1, 4, 2, 1, 1, 1, MUON_F32}, {1, 6, 3, 3, 1, 2, MUON_BF16}, {1, 6, 2, 2, 1, 1, MUON_F32},
-        {2, 4, 4, 3, 1, 1, MUON_F32}, {4, 2, 2, 3, 1, 1, MUON_BF16}, {3, 3, 3, 2, 1, 1, MUON_F32},
-        {1, 8, 3, 3, 1, 1, MUON_F32}, {1, 12, 4, 3, 1, 1, MUON_F32},
+        {1, 4, 2, 3, 0, 1, MUON_F32},  {1, 4, 2, 3, 1, 1, MUON_F32},  {1, 4, 2, 2, 1, 1, MUON_F32},
+        {1, 4, 2, 1, 1, 1, MUON_F32},  {1, 6, 3, 3, 1, 2, MUON_BF16}, {1, 6, 2, 2, 1, 1, MUON_F32},
+        {2, 4, 4, 3, 1, 1, MUON_F32},  {4, 2, 2, 3, 1, 1, MUON_BF16}, {3, 3, 3, 2, 1, 1, MUON_F32},
+        {1, 8, 3, 3, 1, 1, MUON_F32},  {1, 12, 4, 3, 1, 1, MUON_F32}, {1, 6, 3, 6, 1, 1, MUON_F32},
+        {1, 8, 3, 99, 1, 1, MUON_F32},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         fleet f;
@@ -115,6 +116,7 @@ TEST(what_ranks_pass_on_has_the_bits_of_one_process)
         {2, 6, 4, 2, 1, 1, 1, MUON_F32},  {3, 3, 3, 3, 1, 2, 1, MUON_F32},
         {2, 5, 4, 3, 1, 1, 1, MUON_F32},  {1, 12, 4, 3, 1, 1, 1, MUON_F32},
         {1, 6, 2, 3, 0, 1, 2, MUON_F32},  {2, 4, 4, 2, 0, 1, 3, MUON_BF16},
+        {1, 6, 3, 6, 1, 1, 1, MUON_F32},  {1, 8, 3, 99, 1, 1, 1, MUON_F32},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         fleet f;
@@ -168,15 +170,15 @@ static void check_late(fleet *f, int nranks, int in_flight)
 /* What is relayed in one wave never overtakes, nor is overtaken by, what the relay sends itself. */
 TEST(ranks_that_are_late_keep_their_messages_in_order)
 {
-    for (int in_flight = 1; in_flight <= 3; in_flight++) {
+    for (size_t d = 0; d < COUNT(fleet_depths); d++) {
         fleet f;
         make_fleet(&f, 1, 6, 3);
         f.config.peers_max = fleet_least_peers(&f, 6);
-        check_late(&f, 6, in_flight);
+        check_late(&f, 6, fleet_depths[d]);
         make_mates(&f, 2, 4, 4);
-        check_late(&f, 8, in_flight);
+        check_late(&f, 8, fleet_depths[d]);
         make_mates(&f, 1, 6, 3);
-        check_late(&f, 6, in_flight);
+        check_late(&f, 6, fleet_depths[d]);
     }
 }
 

@@ -111,12 +111,12 @@ TEST(state_goes_and_comes_between_any_two_steps)
 {
     for (int bind = 0; bind <= 1; bind++) {
         for (int path = MUON_PATH_PIPELINE; path <= MUON_PATH_REFERENCE; path++) {
-            for (int in_flight = 1; in_flight <= 3; in_flight += 2) {
+            for (size_t d = 0; d < COUNT(fleet_depths); d += 2) {
                 fleet f;
                 offload_fleet(&f);
                 f.bind = bind;
                 f.config.path = (muon_path)path;
-                f.config.in_flight = in_flight;
+                f.config.in_flight = fleet_depths[d];
                 ranks_run(RANKS, toggle, &f);
             }
         }

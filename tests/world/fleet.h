@@ -64,6 +64,9 @@ struct fleet {
  * of a few elements, so that small matrices have many. fleet_init does it. */
 void fleet_force_teams(muon_config *config);
 
+/* Values of config.in_flight: few waves, some, and more than there are. */
+static const int fleet_depths[] = {1, 2, 3, 6, 1000};
+
 /* The smallest peers_max of a plan for so many ranks; 1 if any will do. With MUON_TEST_RELAY=N in the
  * environment, fleets without a bound have that one, with nodes of N ranks, so that relays have work. */
 int64_t fleet_least_peers(const fleet *f, int nranks);

@@ -238,7 +238,7 @@ static void draw_config(random_case *c, muon_config *config)
     config->allow_no_muon = 1;
     config->backend = pick(5) ? NULL : "reference";
     config->threads = pick(3) ? 1 : 2 + pick(2);
-    config->in_flight = 1 + pick(3);
+    config->in_flight = pick(4) ? 1 + pick(3) : pick(9);
     config->path = pick(5) ? MUON_PATH_PIPELINE : MUON_PATH_REFERENCE;
     config->machine.flops = pick(2) ? 1e9 : 1.5e12; /* who owns a matrix */
     config->machine.ranks_per_node = 1 + pick(4);

@@ -1,120 +1,99 @@
 #include "plan/dispatch/makespan.h"
 
+#include "plan/route/walk.h"
 #include "plan/route/waves.h"
 
-/* ---- One rank */
+#include <stdlib.h>
 
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
+/* ---- All ranks */
 
-static double seconds(const muon_machine *m, int64_t bytes, int64_t near)
+static void sum_waves(rank_sum *sum, const traffic *t, const muon_machine *m, size_t rank)
 {
-    return (double)near / m->node_bandwidth + (double)(bytes - near) / m->bandwidth;
-}
-
-static double exchange_seconds(const muon_machine *m, const wave_traffic *at)
-{
-    double out = seconds(m, at->team_sent, at->team_sent_near);
-    double in = seconds(m, at->team_received, at->team_received_near);
-    return larger(out, in) + (double)at->team_rounds * m->latency;
-}
-
-/* With relays, a hop inside the node before a gather or after a scatter takes as long as what this rank
- * relays itself. */
-static double hop_seconds(const muon_machine *m, int64_t bytes)
-{
-    return bytes ? seconds(m, bytes, bytes) + m->latency : 0;
-}
-
-/* Of an owner: what it gets before it can begin, and what is left when it is done. */
-static double gather_seconds(const muon_machine *m, const wave_traffic *at)
-{
-    return seconds(m, at->gather_received, at->gather_received_near) +
-           hop_seconds(m, at->gather_relayed);
-}
-
-static double scatter_seconds(const muon_machine *m, const wave_traffic *at)
-{
-    return seconds(m, at->scatter_sent, at->scatter_sent_near) + hop_seconds(m, at->scatter_passed);
-}
-
-/* What a rank has to wait for because no work is there to hide it: the gather of its first wave that
- * needs one, and the scatter of its last. */
-static double fill_seconds(const traffic *t, const muon_machine *m, size_t rank)
-{
-    double fill = 0, work = 0;
     for (size_t w = 0; w < t->nwaves; w++) {
         const wave_traffic *at = muon__traffic_at(t, rank, w);
-        double gather = gather_seconds(m, at);
-        if (gather > work) fill += gather - work;
-        if (gather > 0) break;
-        work += at->flops / m->flops;
+        sum->matrices += at->matrices;
+        sum->work += at->flops / m->flops;
+        sum->exchange += muon__walk_exchange(m, at);
+        sum->sent += at->gather_sent + at->scatter_sent + at->gather_relayed + at->scatter_passed +
+                     at->team_sent;
+        sum->received += at->gather_received + at->scatter_received + at->gather_relayed +
+                         at->scatter_relayed + at->team_received;
     }
-    work = 0;
-    for (size_t w = t->nwaves; w-- > 0;) {
-        const wave_traffic *at = muon__traffic_at(t, rank, w);
-        double scatter = scatter_seconds(m, at);
-        if (scatter > work) fill += scatter - work;
-        if (scatter > 0) break;
-        work += at->flops / m->flops;
-    }
-    return fill;
 }
 
-rank_sum muon__makespan_of_rank(const traffic *t, const muon_machine *m, size_t rank)
+muon_status muon__makespan_of_ranks(rank_sum **out, const traffic *t, const muon_plan *plan)
 {
-    rank_sum sum = {0};
-    int64_t sent_near = 0, received_near = 0;
-    double longest = 0; /* of the paths through a wave */
-    for (size_t w = 0; w < t->nwaves; w++) {
-        const wave_traffic *at = muon__traffic_at(t, rank, w);
-        double work = at->flops / m->flops, exchange = exchange_seconds(m, at);
-        sum.matrices += at->matrices;
-        sum.work += work;
-        sum.exchange += exchange;
-        sum.sent += at->gather_sent + at->scatter_sent + at->gather_relayed + at->scatter_passed;
-        sum.received +=
-            at->gather_received + at->scatter_received + at->gather_relayed + at->scatter_relayed;
-        sent_near += at->gather_sent_near + at->scatter_sent_near + at->scatter_passed;
-        received_near += at->gather_received_near + at->scatter_received_near + at->gather_relayed;
-        longest = larger(longest, gather_seconds(m, at) + work + exchange + scatter_seconds(m, at));
+    double *seconds = NULL;
+    rank_sum *sums = NULL;
+    muon_status status = CALLOC(&seconds, t->nranks, "loads");
+    if (status == MUON_OK) status = CALLOC(&sums, t->nranks, "loads");
+    if (status == MUON_OK) status = muon__walk(seconds, t, plan, muon__route_rings(plan));
+    for (size_t r = 0; r < t->nranks && status == MUON_OK; r++) {
+        sum_waves(&sums[r], t, &plan->config.machine, r);
+        sums[r].seconds = seconds[r];
     }
-    double out = seconds(m, sum.sent, sent_near), in = seconds(m, sum.received, received_near);
-    double busy = sum.work + sum.exchange + fill_seconds(t, m, rank);
-    sum.seconds = larger(larger(busy, longest), larger(out, in));
-    for (size_t w = 0; w < t->nwaves; w++) {
-        sum.sent += muon__traffic_at(t, rank, w)->team_sent;
-        sum.received += muon__traffic_at(t, rank, w)->team_received;
-    }
-    return sum;
+    free(seconds);
+    if (status == MUON_OK)
+        *out = sums;
+    else
+        free(sums);
+    return status;
 }
 
-/* ---- Other owners */
+/* ---- The plan's own owners */
 
-static void find_worst(muon_scheme_cost *out, const traffic *t, const muon_machine *m)
+/* Of walks with different rings; [n] each. */
+static muon_status walk_all(double *longest, const route_rings *rings, int n, const muon_plan *plan)
 {
-    *out = (muon_scheme_cost){0};
-    for (size_t r = 0; r < t->nranks; r++) {
-        rank_sum sum = muon__makespan_of_rank(t, m, r);
-        if (sum.seconds > out->makespan) out->makespan = sum.seconds;
-        if (sum.sent + sum.received > out->bytes_max) out->bytes_max = sum.sent + sum.received;
+    patterns p = {0};
+    traffic t = {0};
+    double *seconds = NULL;
+    muon_status status = muon__patterns_create(&p, plan);
+    if (status == MUON_OK) status = muon__traffic_create(&t, plan, &p);
+    if (status == MUON_OK) status = CALLOC(&seconds, t.nranks, "loads");
+    for (int i = 0; i < n && status == MUON_OK; i++) {
+        status = muon__walk(seconds, &t, plan, rings[i]);
+        longest[i] = 0;
+        for (size_t r = 0; r < t.nranks && status == MUON_OK; r++)
+            if (seconds[r] > longest[i]) longest[i] = seconds[r];
     }
+    free(seconds);
+    muon__traffic_destroy(&t);
+    muon__patterns_destroy(&p);
+    return status;
 }
 
 muon_status muon__makespan_of_plan(double *out, const muon_plan *plan)
 {
-    patterns p = {0};
-    traffic t = {0};
-    muon_scheme_cost worst = {0};
-    TRY(muon__patterns_create(&p, plan));
-    muon_status status = muon__traffic_create(&t, plan, &p);
-    if (status == MUON_OK) find_worst(&worst, &t, &plan->config.machine);
-    muon__traffic_destroy(&t);
-    muon__patterns_destroy(&p);
-    *out = worst.makespan;
-    return status;
+    route_rings rings = muon__route_rings(plan);
+    return walk_all(out, &rings, 1, plan);
+}
+
+muon_status muon__makespan_of_depths(double *all, double *few, const muon_plan *plan, int in_flight)
+{
+    const route_rings rings[] = {muon__rings_of_depth(plan, 0),
+                                 muon__rings_of_depth(plan, in_flight)};
+    double longest[2];
+    TRY(walk_all(longest, rings, 2, plan));
+    *all = longest[0];
+    *few = longest[1];
+    return MUON_OK;
+}
+
+/* ---- Other owners */
+
+static muon_status find_worst(muon_scheme_cost *out, const traffic *t, const muon_plan *plan)
+{
+    rank_sum *sums = NULL;
+    TRY(muon__makespan_of_ranks(&sums, t, plan));
+    *out = (muon_scheme_cost){0};
+    for (size_t r = 0; r < t->nranks; r++) {
+        const rank_sum *sum = &sums[r];
+        if (sum->seconds > out->makespan) out->makespan = sum->seconds;
+        if (sum->sent + sum->received > out->bytes_max) out->bytes_max = sum->sent + sum->received;
+    }
+    free(sums);
+    return MUON_OK;
 }
 
 typedef struct trial {
@@ -142,7 +121,7 @@ muon_status muon__makespan_of_owners(muon_scheme_cost *out, const muon_plan *pla
     trial t = {.t = {0}};
     muon_status status = muon__plan_without_teams(&t.plan, plan);
     if (status == MUON_OK) status = try_owners(&t, p, owner);
-    if (status == MUON_OK) find_worst(out, &t.t, &plan->config.machine);
+    if (status == MUON_OK) status = find_worst(out, &t.t, &t.plan);
     destroy(&t);
     return status;
 }
@@ -173,7 +152,7 @@ muon_status muon__makespan_of_turns(muon_scheme_cost *out, const turns *t, const
     trial made = {.t = {0}};
     muon_status status = muon__plan_without_teams(&made.plan, t->plan);
     if (status == MUON_OK) status = try_turns(&made, t, p);
-    if (status == MUON_OK) find_worst(out, &made.t, &t->plan->config.machine);
+    if (status == MUON_OK) status = find_worst(out, &made.t, &made.plan);
     destroy(&made);
     return status;
 }

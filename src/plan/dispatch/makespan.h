@@ -13,10 +13,14 @@ typedef struct rank_sum {
     double seconds;  /* until it has done and sent everything */
 } rank_sum;
 
-rank_sum muon__makespan_of_rank(const traffic *t, const muon_machine *m, size_t rank);
+/* Of this plan's waves and teams. [nranks]; *out is the caller's to free. */
+muon_status muon__makespan_of_ranks(rank_sum **out, const traffic *t, const muon_plan *plan);
 
 /* Of the plan as it is. */
 muon_status muon__makespan_of_plan(double *out, const muon_plan *plan);
+/* With all waves in flight, and with so many. */
+muon_status muon__makespan_of_depths(double *all, double *few, const muon_plan *plan,
+                                     int in_flight);
 
 /* Of the plan with other owners, [nitems], in waves of their own. Waves are sized for speed: a budget
  * does not count. */

@@ -1,4 +1,4 @@
-/* Four lower bounds on the makespan of any plan, as makespan.c predicts it. There, the seconds of a
+/* Four lower bounds on the makespan of any plan, as walk.c predicts it. There, the seconds of a
  * rank are at least
  *
  *     busy      what it multiplies and what it exchanges with its teams,

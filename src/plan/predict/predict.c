@@ -9,6 +9,8 @@
 #include "plan/route/rings.h"
 #include "plan/route/waves.h"
 
+#include <stdlib.h>
+
 static int64_t team_bytes(const traffic *t)
 {
     int64_t sent = 0;
@@ -25,25 +27,28 @@ static int64_t relayed_bytes(const traffic *t)
     return sent;
 }
 
-static void sum_ranks(muon_prediction *p, const muon_plan *plan, const traffic *t)
+static muon_status sum_ranks(muon_prediction *p, const muon_plan *plan, const traffic *t)
 {
-    const muon_machine *m = &plan->config.machine;
+    rank_sum *sums = NULL;
+    TRY(muon__makespan_of_ranks(&sums, t, plan));
     double busiest = 0;
     int64_t sent = 0, bytes = 0;
     for (size_t r = 0; r < t->nranks; r++) {
-        rank_sum sum = muon__makespan_of_rank(t, m, r);
-        if (sum.seconds > p->makespan) p->makespan = sum.seconds;
-        if (sum.work > busiest) busiest = sum.work;
-        if (sum.matrices > p->matrices_max) p->matrices_max = sum.matrices;
-        if (sum.sent + sum.received > p->bytes_max) p->bytes_max = sum.sent + sum.received;
-        sent += sum.sent;
-        bytes += sum.sent + sum.received;
+        const rank_sum *sum = &sums[r];
+        if (sum->seconds > p->makespan) p->makespan = sum->seconds;
+        if (sum->work > busiest) busiest = sum->work;
+        if (sum->matrices > p->matrices_max) p->matrices_max = sum->matrices;
+        if (sum->sent + sum->received > p->bytes_max) p->bytes_max = sum->sent + sum->received;
+        sent += sum->sent;
+        bytes += sum->sent + sum->received;
     }
+    free(sums);
     p->bytes_mean = bytes / p->ranks;
     p->relayed_bytes = relayed_bytes(t);
     p->padding_bytes = sent - team_bytes(t) - t->detour_bytes - t->useful_bytes;
-    double mean = plan->cost.flops / m->flops / (double)p->ranks;
+    double mean = plan->cost.flops / plan->config.machine.flops / (double)p->ranks;
     p->imbalance = mean > 0 ? busiest / mean : 1;
+    return MUON_OK;
 }
 
 static int64_t workspace(const traffic *t, const muon_plan *plan)
@@ -89,7 +94,7 @@ static muon_status predict(muon_prediction *p, const muon_plan *plan, const patt
     TRY(muon__traffic_create(t, plan, found));
     *p = (muon_prediction){
         .ranks = plan->nranks, .matrices = plan->cost.matrices, .waves = (int64_t)plan->nwaves};
-    sum_ranks(p, plan, t);
+    TRY(sum_ranks(p, plan, t));
     p->bound_work = b.work;
     for (size_t i = 0; i < plan->nteams; i++) {
         int64_t size = plan->shapes[plan->teams[i].shape].size;

@@ -124,8 +124,8 @@ static muon_status spread(muon_plan *plan, const owners *o, const patterns *p, i
     return status;
 }
 
-/* The largest waves up to `wanted` that fit the budget on every rank. That depends on what is sent in a
- * wave, so it is found by trying. */
+/* The largest waves up to `wanted` that fit the budget on every rank, all of them in flight if that fits and
+ * nobody has said otherwise. It depends on what is sent in a wave, so it is found by trying. */
 static muon_status fit_budget(muon_plan *plan, const owners *o, const patterns *p, int64_t wanted,
                               int64_t *bytes)
 {
@@ -135,6 +135,11 @@ static muon_status fit_budget(muon_plan *plan, const owners *o, const patterns *
     choose_small(plan, 1, 0);
     side_by_side += bytes_of(plan->scratch_team);
     int64_t scratch = bytes_of(plan->scratch_large + plan->scratch_team);
+    if (plan->in_flight == 0) {
+        TRY(spread(plan, o, p, wanted, bytes));
+        if (*bytes + side_by_side <= budget) return MUON_OK;
+        plan->in_flight = USUAL_DEPTH;
+    }
     TRY(spread(plan, o, p, least, &needed));
     REQUIRE(needed + scratch <= budget, E_BUDGET,
             "workspace_budget is %lld bytes, but the rank with the largest messages needs %lld",
