@@ -89,6 +89,7 @@ class Machine(c.Structure):
         ("bandwidth", c.c_double),
         ("ranks_per_node", c.c_int64),
         ("latency", c.c_double),
+        ("processor_bandwidth", c.c_double),
     ]
 
 

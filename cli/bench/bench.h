@@ -171,5 +171,7 @@ int bench_rates_compute(double *flops, const muon_plan *plan, const compute *how
  * one way. Without other nodes, or with one rank in each, both are the same. One rank alone changes
  * nothing. */
 int bench_rates_send(muon_machine *m, double *latency);
+/* And what messages cost a rank's processor, after these. */
+int bench_rates_cost(muon_machine *m, const compute *how);
 
 #endif

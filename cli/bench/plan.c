@@ -80,6 +80,7 @@ static int measure_machine(planned *p, const bench_settings *settings)
     p->machine.ranks_per_node = settings->ranks_per_node;
     int code = launch_agree(predict(p, &plan));
     if (code == CLI_DONE) code = bench_rates_send(&p->machine, &p->latency);
+    if (code == CLI_DONE) code = bench_rates_cost(&p->machine, &settings->how);
     if (code == CLI_DONE) code = bench_rates_compute(&p->machine.flops, plan, &settings->how);
     muon_plan_destroy(plan);
     return code;
@@ -192,6 +193,7 @@ static void print_json(const char *text, const planned *p, const compute *how)
     json_object_set_new(machine, "node_bandwidth", report_number(m->node_bandwidth));
     json_object_set_new(machine, "bandwidth", report_number(m->bandwidth));
     json_object_set_new(machine, "ranks_per_node", json_integer(m->ranks_per_node));
+    json_object_set_new(machine, "processor_bandwidth", report_number(m->processor_bandwidth));
     json_object_set_new(line, "machine", machine);
     json_object_set_new(line, "latency", report_number(p->latency));
     json_object_set_new(line, "predicted", report_number(p->prediction.makespan));
@@ -218,6 +220,9 @@ static void print_text(const char *text, const planned *p, const compute *how)
            "nodes of %lld; latency %.3g ms\n",
            1e-9 * m->flops, 1e-6 * m->node_bandwidth, 1e-6 * m->bandwidth,
            (long long)m->ranks_per_node, 1e3 * p->latency);
+    if (m->processor_bandwidth > 0)
+        printf("  sending and receiving takes the processor's time: %.4g MB/s, both together\n",
+               1e-6 * m->processor_bandwidth);
     for (int i = 0; i < MUON_NPHASES; i++)
         if (p->last.phase_max[i] > 0)
             printf("  %-9s %8.3f s .. %.3f s over the ranks\n", muon_phase_name((muon_phase)i),

@@ -9,7 +9,7 @@
 
 static const double long_enough = 1; /* seconds */
 static const int64_t message_bytes = 16 << 20;
-enum { MOST_SHAPES = 16, PINGS = 50, CHANNEL = 0 };
+enum { MOST_SHAPES = 16, PINGS = 50, CHANNEL = 0, UNIT = 256, TURNS = 3 };
 
 /* All ranks wait for each other. */
 static void meet(void)
@@ -188,6 +188,114 @@ static int measure_latency(double *seconds, int distance)
     *seconds = (cli_now() - began) / (2 * (PINGS - 1));
     return launch_agree(code);
 }
+
+/* ---- what messages cost the processor ----------------------------------------------------------- */
+
+/* Small matrices are orthogonalized while messages go both ways and are looked at in between, as in a step. */
+typedef struct beside {
+    line l;
+    muon_ortho *unit;
+    float *in, *out;
+    double alone, with; /* seconds of all units without, and with messages */
+    int64_t units[2];   /* so many */
+} beside;
+
+static int run_unit(beside *b)
+{
+    return muon_ortho_run(b->unit, b->out, b->in) == MUON_OK ? CLI_DONE : cli_fail_library();
+}
+
+static int run_alone(beside *b, double seconds)
+{
+    meet();
+    double began = cli_now(), elapsed = 0;
+    while (elapsed < seconds) {
+        DO(run_unit(b));
+        elapsed = cli_now() - began;
+        b->units[0]++;
+    }
+    b->alone += elapsed;
+    return CLI_DONE;
+}
+
+static int run_with(beside *b, int64_t times)
+{
+    const line *l = &b->l;
+    muon_batch *const batches[] = {l->in, l->out};
+    int64_t left[] = {times, times};
+    meet();
+    double began = cli_now();
+    for (int i = 0; i < 2; i++)
+        DO(start(l, batches[i]));
+    for (; left[0] + left[1] > 0; b->units[1]++) {
+        DO(run_unit(b));
+        for (int i = 0; i < 2; i++) {
+            int done = 0;
+            if (left[i] == 0) continue;
+            if (l->comm->ops->test(l->comm->self, batches[i], &done) != MUON_OK)
+                return cli_fail_library();
+            if (done && --left[i] > 0) DO(start(l, batches[i]));
+        }
+    }
+    b->with += cli_now() - began;
+    return CLI_DONE;
+}
+
+static int open_beside(beside *b, int distance, const compute *how)
+{
+    int size = launch_size(), rank = launch_rank();
+    DO(open_line(&b->l, (rank + distance) % size, (rank - distance + size) % size, message_bytes));
+    if (muon_ortho_create(&b->unit, 1, UNIT, UNIT, NULL, how->threads, how->backend) != MUON_OK)
+        return cli_fail_library();
+    const size_t bytes = (size_t)UNIT * UNIT * sizeof *b->in;
+    b->in = tensors_alloc(bytes);
+    b->out = tensors_alloc(bytes);
+    bench_matrix_fill(b->in, UNIT, UNIT, 1);
+    return run_unit(b);
+}
+
+static void close_beside(beside *b)
+{
+    close_line(&b->l);
+    muon_ortho_destroy(b->unit);
+    free(b->in);
+    free(b->out);
+}
+
+/* In turns, so that whatever else happens on the machine happens to both. A message may take much longer
+ * than alone: some transports move little of it each time that somebody looks. */
+static int run_turns(beside *b, int64_t *times)
+{
+    DO(launch_agree(run_with(b, 1)));
+    *times = 1 + (int64_t)(long_enough / TURNS / b->with);
+    launch_max(times, 1);
+    b->with = 0;
+    b->units[1] = 0;
+    for (int turn = 0; turn < TURNS; turn++) {
+        DO(launch_agree(run_alone(b, long_enough / TURNS)));
+        DO(launch_agree(run_with(b, *times)));
+    }
+    return CLI_DONE;
+}
+
+int bench_rates_cost(muon_machine *m, const compute *how)
+{
+    int size = launch_size(), per_node = m->ranks_per_node < size ? (int)m->ranks_per_node : size;
+    int64_t times = 0;
+    beside b = {.alone = 0};
+    m->processor_bandwidth = 0;
+    if (size == 1) return CLI_DONE;
+    int code = launch_agree(open_beside(&b, per_node < size ? per_node : 1, how));
+    if (code == CLI_DONE) code = run_turns(&b, &times);
+    close_beside(&b);
+    DO(code);
+    double lost = b.with - (double)b.units[1] * b.alone / (double)b.units[0];
+    double each = mean(1e15 * lost / (2.0 * TURNS * (double)(times * message_bytes))) / 1e15;
+    if (each > 0) m->processor_bandwidth = 1 / each;
+    return CLI_DONE;
+}
+
+/* ---- the machine -------------------------------------------------------------------------------- */
 
 int bench_rates_send(muon_machine *m, double *latency)
 {

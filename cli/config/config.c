@@ -75,6 +75,9 @@ static const field machine_fields[] = {
      .type = FIELD_INT64,
      .offset = offsetof(muon_machine, ranks_per_node)},
     {.key = "latency", .type = FIELD_NUMBER, .offset = offsetof(muon_machine, latency)},
+    {.key = "processor_bandwidth",
+     .type = FIELD_NUMBER,
+     .offset = offsetof(muon_machine, processor_bandwidth)},
 };
 
 /* Once, at the place where it is written; the groups then take it without looking. */

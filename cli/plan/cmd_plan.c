@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 static const char *mesh, *profile, *wire, *config_path, *models_path, *html_path;
-static double flops, node_bandwidth, bandwidth, budget, latency;
+static double flops, node_bandwidth, bandwidth, processor_bandwidth, budget, latency;
 static int ranks_per_node, in_flight, team_max, peers_max, threads = 8, list, as_json, with_ranks,
                                                            with_params;
 
@@ -53,6 +53,15 @@ static const option options[] = {
      .most = 1e3,
      .standard = "the profile's",
      .help = "of an exchange between ranks, besides its bytes"},
+    {.name = "processor-bandwidth",
+     .argument = "X",
+     .type = OPTION_NUMBER,
+     .target = &processor_bandwidth,
+     .least = 1,
+     .most = 1e21,
+     .standard = "messages cost the processor nothing",
+     .help =
+         "bytes per second that a rank's processor sends and receives when it does nothing else"},
     {.name = "team-max",
      .argument = "N",
      .type = OPTION_INTEGER,
@@ -128,8 +137,8 @@ typedef struct machine_profile {
 } machine_profile;
 
 static const machine_profile profiles[] = {
-    {"cpu", {1.5e12, 20e9, 6e9, 8, 1e-5}, MUON_F32},
-    {"gpu", {400e12, 300e9, 40e9, 8, 1e-5}, MUON_BF16},
+    {"cpu", {1.5e12, 20e9, 6e9, 8, 1e-5, 0}, MUON_F32},
+    {"gpu", {400e12, 300e9, 40e9, 8, 1e-5, 0}, MUON_BF16},
 };
 
 /* A config file has a machine of its own, unless a profile is asked for. */
@@ -155,6 +164,7 @@ static int set_machine(plan_case *c)
     if (node_bandwidth > 0) c->config.machine.node_bandwidth = node_bandwidth;
     if (bandwidth > 0) c->config.machine.bandwidth = bandwidth;
     if (latency > 0) c->config.machine.latency = latency;
+    if (processor_bandwidth > 0) c->config.machine.processor_bandwidth = processor_bandwidth;
     if (team_max) c->config.team_max = team_max;
     if (peers_max) c->config.peers_max = peers_max;
     if (ranks_per_node) c->config.machine.ranks_per_node = ranks_per_node;

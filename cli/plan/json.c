@@ -49,6 +49,7 @@ static json_t *machine(const plan_case *c)
     set_number(object, "bandwidth", m->bandwidth);
     set_integer(object, "ranks_per_node", m->ranks_per_node);
     set_number(object, "latency", m->latency);
+    set_number(object, "processor_bandwidth", m->processor_bandwidth);
     set_text(object, "wire", c->config.wire == MUON_BF16 ? "bf16" : "f32");
     return object;
 }

@@ -564,6 +564,9 @@ typedef struct muon_machine {
     double bandwidth;       /* between nodes: 6e9 */
     int64_t ranks_per_node; /* 8: ranks 0 to 7 share the first node, and so on */
     double latency;         /* seconds of an exchange between ranks besides its bytes: 1e-5 */
+    /* Bytes per second that a rank sends and receives, together, when its processor does nothing else: its
+     * work waits meanwhile, as over TCP. 0: messages cost the processor nothing. */
+    double processor_bandwidth;
 } muon_machine;
 
 typedef enum muon_path {

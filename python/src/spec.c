@@ -55,8 +55,13 @@ static const core_field config_fields[] = {
 
 #define M(member, kind) CORE_FIELD(muon_machine, member, kind)
 static const core_field machine_fields[] = {
-    M(flops, CORE_DOUBLE),       M(node_bandwidth, CORE_DOUBLE), M(bandwidth, CORE_DOUBLE),
-    M(ranks_per_node, CORE_I64), M(latency, CORE_DOUBLE),        CORE_END,
+    M(flops, CORE_DOUBLE),
+    M(node_bandwidth, CORE_DOUBLE),
+    M(bandwidth, CORE_DOUBLE),
+    M(ranks_per_node, CORE_I64),
+    M(latency, CORE_DOUBLE),
+    M(processor_bandwidth, CORE_DOUBLE),
+    CORE_END,
 };
 
 #define A(member, kind) CORE_FIELD(muon_attention, member, kind)

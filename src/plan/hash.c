@@ -79,9 +79,14 @@ uint64_t muon__plan_hash_config(const muon_plan *plan)
 {
     uint64_t hash = MUON__DIGEST_START;
     const muon_config *c = &plan->config;
-    const double reals[] = {
-        c->qk_threshold,      c->clip_norm,       c->machine.flops, c->machine.node_bandwidth,
-        c->machine.bandwidth, c->machine.latency, c->skip_norm};
+    const double reals[] = {c->qk_threshold,
+                            c->clip_norm,
+                            c->machine.flops,
+                            c->machine.node_bandwidth,
+                            c->machine.bandwidth,
+                            c->machine.latency,
+                            c->machine.processor_bandwidth,
+                            c->skip_norm};
     const int64_t words[] = {c->qk_log_only,
                              (int64_t)c->wire,
                              (int64_t)c->seed,

@@ -82,6 +82,9 @@ static muon_status check_machine(const muon_machine *m)
                 "machine.%s is %g, must be finite and above 0", rates[i].name, rates[i].value);
     REQUIRE(m->latency >= 0 && isfinite(m->latency), E_VALUE,
             "machine.latency is %g, must be finite and at least 0 seconds", m->latency);
+    REQUIRE(m->processor_bandwidth >= 0 && isfinite(m->processor_bandwidth), E_VALUE,
+            "machine.processor_bandwidth is %g, must be finite and at least 0",
+            m->processor_bandwidth);
     REQUIRE(m->ranks_per_node >= 1, E_VALUE, "machine.ranks_per_node is %lld, must be at least 1",
             (long long)m->ranks_per_node);
     return MUON_OK;

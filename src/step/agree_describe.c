@@ -146,6 +146,7 @@ void muon__describe_config(text *t, const muon_plan *plan)
     put_int(t, "peers_max", c->peers_max);
     put_real(t, "machine.flops", c->machine.flops);
     put_real(t, "machine.node_bandwidth", c->machine.node_bandwidth);
+    put_real(t, "machine.processor_bandwidth", c->machine.processor_bandwidth);
     put_real(t, "machine.bandwidth", c->machine.bandwidth);
     put_int(t, "machine.ranks_per_node", c->machine.ranks_per_node);
 }

@@ -400,6 +400,9 @@ $ try '{"machine": {"flops": 0}}'
 $ try '{"machine": {"ranks_per_node": 0}}'
 2> muonctl: step: machine.ranks_per_node is 0, must be at least 1
 ? 1
+$ try '{"machine": {"processor_bandwidth": -1}}'
+2> muonctl: step: machine.processor_bandwidth is -1, must be finite and at least 0
+? 1
 $ try '{"path": "refrence"}'
 2> muonctl: step: c.json: path: 'refrence' is unknown; known: pipeline, reference; did you mean 'reference'?
 ? 1

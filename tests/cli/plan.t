@@ -59,7 +59,7 @@ $ for k in ranks matrices makespan_seconds lower_bound_seconds imbalance bytes_p
 $ grep -o '"mesh":{[^}]*}' line
 "mesh":{"replicate":1,"fsdp":16,"ep":8,"tp":1}
 $ grep -o '"machine":{[^}]*}' line
-"machine":{"profile":"cpu","flops":1500000000000,"node_bandwidth":20000000000,"bandwidth":6000000000,"ranks_per_node":8,"latency":1e-5,"wire":"f32"}
+"machine":{"profile":"cpu","flops":1500000000000,"node_bandwidth":20000000000,"bandwidth":6000000000,"ranks_per_node":8,"latency":1e-5,"processor_bandwidth":0.0,"wire":"f32"}
 $ grep -o '^{"model":[^,]*,"ranks":[0-9]*\|"matrices":43453\|"padding_bytes":0,"workspace' line
 {"model":"glm-4.5-355b","ranks":128
 "matrices":43453
@@ -92,9 +92,9 @@ layers.11.proj  [768, 3072]  muon  [768, 3072]  11.09   gram
 
 # Machines.
 $ muonctl plan gpt2-124m --profile gpu --json | grep -o '"machine":{[^}]*}'
-"machine":{"profile":"gpu","flops":400000000000000,"node_bandwidth":300000000000,"bandwidth":40000000000,"ranks_per_node":8,"latency":1e-5,"wire":"bf16"}
+"machine":{"profile":"gpu","flops":400000000000000,"node_bandwidth":300000000000,"bandwidth":40000000000,"ranks_per_node":8,"latency":1e-5,"processor_bandwidth":0.0,"wire":"bf16"}
 $ muonctl plan gpt2-124m --profile gpu --flops 1e15 --bandwidth 50e9 --node-bandwidth 450e9 --ranks-per-node 4 --wire f32 --json | grep -o '"machine":{[^}]*}'
-"machine":{"profile":"gpu","flops":1000000000000000,"node_bandwidth":450000000000,"bandwidth":50000000000,"ranks_per_node":4,"latency":1e-5,"wire":"f32"}
+"machine":{"profile":"gpu","flops":1000000000000000,"node_bandwidth":450000000000,"bandwidth":50000000000,"ranks_per_node":4,"latency":1e-5,"processor_bandwidth":0.0,"wire":"f32"}
 $ muonctl plan gpt2-124m --flops 1.5e12 | grep -o 'bound of .*'
 bound of 500 ms (all work shared evenly)
 $ muonctl plan gpt2-124m --flops 3e12 | grep -o 'bound of .*'
@@ -195,9 +195,10 @@ $ muonctl plan llama3-8b --mesh fsdp=128 --team-max 1 --peers-max 21
 $ muonctl plan --help
 Usage: muonctl plan MODEL... [--mesh AXES] [--profile NAME] [--flops X]
        [--node-bandwidth X] [--bandwidth X] [--ranks-per-node N]
-       [--latency SECONDS] [--team-max N] [--peers-max N] [--wire TYPE]
-       [--threads N] [--budget BYTES] [--in-flight N] [--config FILE]
-       [--models FILE] [--list] [--ranks] [--params] [--html FILE] [--json]
+       [--latency SECONDS] [--processor-bandwidth X] [--team-max N]
+       [--peers-max N] [--wire TYPE] [--threads N] [--budget BYTES]
+       [--in-flight N] [--config FILE] [--models FILE] [--list] [--ranks]
+       [--params] [--html FILE] [--json]
 
 Plans the step of a model on a mesh: which rank orthogonalizes which matrix,
 the predicted time and its lower bound, bytes, balance and workspace, and what
@@ -218,6 +219,10 @@ Options:
   --ranks-per-node N    ranks that share a node [default: the profile's]
   --latency SECONDS     of an exchange between ranks, besides its bytes
                         [default: the profile's]
+  --processor-bandwidth X
+                        bytes per second that a rank's processor sends and
+                        receives when it does nothing else [default: messages
+                        cost the processor nothing]
   --team-max N          ranks that may share one matrix; 1: every matrix has
                         one owner [default: as many as are of use]
   --peers-max N         ranks that a rank exchanges messages with; more go

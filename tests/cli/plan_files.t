@@ -62,7 +62,7 @@ $ muonctl plan w.safetensors --config meshes.json | head -2
 w.safetensors on 6 ranks: x 2 x y 3
 config profile: a rank computes 1.00 Tflop/s and sends 20.0 GB/s inside a node, 6.00 GB/s between nodes; f32 wire; 1 node of 8
 $ muonctl plan w.safetensors --config meshes.json --json | grep -o '"mesh":{.*}},"machine":{[^}]*}'
-"mesh":{"m":{"x":2,"y":3}},"machine":{"profile":"config","flops":1000000000000,"node_bandwidth":20000000000,"bandwidth":6000000000,"ranks_per_node":8,"latency":1e-5,"wire":"f32"}
+"mesh":{"m":{"x":2,"y":3}},"machine":{"profile":"config","flops":1000000000000,"node_bandwidth":20000000000,"bandwidth":6000000000,"ranks_per_node":8,"latency":1e-5,"processor_bandwidth":0.0,"wire":"f32"}
 $ muonctl plan w.safetensors --config meshes.json --mesh fsdp=2
 2> muonctl: plan: --mesh: meshes.json already has meshes
 2> try: muonctl plan --help

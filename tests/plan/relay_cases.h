@@ -21,7 +21,7 @@ typedef struct relay_case {
 } relay_case;
 
 /* Messages between nodes take longer than all else. */
-static const muon_machine slow_between_nodes = {1e15, 1e12, 1e8, 4, 0};
+static const muon_machine slow_between_nodes = {1e15, 1e12, 1e8, 4, 0, 0};
 
 static inline void make_case(planned *c, const relay_case *from)
 {
@@ -185,9 +185,11 @@ static inline void check_relays(const muon_plan *plan, route *const *routes)
         for (size_t w = 0; w < plan->nwaves; w++) {
             int64_t in = check_filled(r, RELAY_GATHER_IN, RELAY_GATHER_IN, w);
             assert_int_equal(in, check_filled(r, RELAY_GATHER_OUT, RELAY_GATHER_OUT, w));
-            assert_true(in <= muon__route_buffer_bytes(r, plan, RELAY_GATHER_IN, (int)w % rings.sends));
+            assert_true(in <=
+                        muon__route_buffer_bytes(r, plan, RELAY_GATHER_IN, (int)w % rings.sends));
             in = check_filled(r, SCATTER_RECEIVE, RELAY_SCATTER_IN, w);
-            assert_true(in <= muon__route_buffer_bytes(r, plan, SCATTER_RECEIVE, (int)w % rings.waves));
+            assert_true(in <=
+                        muon__route_buffer_bytes(r, plan, SCATTER_RECEIVE, (int)w % rings.waves));
             check_passed(r, w);
         }
     }

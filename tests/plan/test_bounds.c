@@ -24,10 +24,10 @@ static void pick_case(planned *c)
         for (int layer = 0; layer < layers; layer++)
             planned_add(c, &(tensor_kind){names[k], 1, experts, rows, cols}, layer);
     }
-    static const muon_machine machines[] = {{1.5e12, 20e9, 6e9, 8, 1e-5},
-                                            {400e12, 300e9, 40e9, 8, 1e-5},
-                                            {1e12, 1e9, 2e9, 8, 0}, /* nodes are slow */
-                                            {1e15, 1e12, 1e8, 8, 1e-7}};
+    static const muon_machine machines[] = {{1.5e12, 20e9, 6e9, 8, 1e-5, 0},
+                                            {400e12, 300e9, 40e9, 8, 1e-5, 0},
+                                            {1e12, 1e9, 2e9, 8, 0, 0}, /* nodes are slow */
+                                            {1e15, 1e12, 1e8, 8, 1e-7, 0}};
     c->config.machine = machines[pick((int)COUNT(machines))];
     c->config.machine.ranks_per_node = 1 << pick(4);
     c->config.wire = pick(2) ? MUON_BF16 : MUON_F32;
@@ -157,7 +157,7 @@ TEST(equal_messages_reach_the_bound)
     planned_init(&c, 1, 4, 1, 1);
     for (int layer = 0; layer < 64; layer++)
         planned_add(&c, &(tensor_kind){"w", 1, 1, 64, 64}, layer);
-    c.config.machine = (muon_machine){1e18, 1e9, 1e9, 1, 0};
+    c.config.machine = (muon_machine){1e18, 1e9, 1e9, 1, 0, 0};
     c.config.team_max = 1;
     muon_plan *plan = planned_make(&c);
     muon_prediction p = planned_predict(plan);
@@ -175,7 +175,7 @@ TEST(more_ranks_than_a_team_can_use_do_not_lower_the_bound)
         planned c;
         planned_init(&c, 1, i ? 512 : 64, 1, 1);
         planned_add(&c, &(tensor_kind){"w", 1, 1, 4096, 4096}, 0);
-        c.config.machine = (muon_machine){400e12, 300e9, 40e9, 8, 1e-5};
+        c.config.machine = (muon_machine){400e12, 300e9, 40e9, 8, 1e-5, 0};
         muon_plan *plan = planned_make(&c);
         muon_prediction p = planned_predict(plan);
         assert_true(p.lower_bound == p.bound_matrix && p.bound_matrix > 8 * p.bound_work);
@@ -193,16 +193,16 @@ TEST(makespans_are_near_the_bound_on_accelerators)
         const known_model *model;
         int ranks;
         double ratio;
-    } cases[] = {{&gpt2, 512, 1.15},       {&gpt2, 2048, 1.15},       {&llama_8b, 2048, 1.2},
-                 {&llama_8b, 512, 1.3},    {&llama_70b, 512, 1.31},   {&qwen3_30b, 512, 1.3},
-                 {&qwen3_30b, 2048, 1.31}, {&llama_70b, 2048, 1.3},   {&glm_45, 512, 1.25},
+    } cases[] = {{&gpt2, 512, 1.15},       {&gpt2, 2048, 1.15},        {&llama_8b, 2048, 1.2},
+                 {&llama_8b, 512, 1.3},    {&llama_70b, 512, 1.31},    {&qwen3_30b, 512, 1.3},
+                 {&qwen3_30b, 2048, 1.31}, {&llama_70b, 2048, 1.3},    {&glm_45, 512, 1.25},
                  {&qwen35_397b, 512, 1.2}, {&qwen35_397b, 2048, 1.45}, {&kimi_k2, 512, 1.05},
                  {&kimi_k2, 2048, 1.2}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         planned c;
         planned_init(&c, 1, cases[i].ranks, 1, 1);
         planned_add_model(&c, cases[i].model);
-        c.config.machine = (muon_machine){400e12, 300e9, 40e9, 8, 1e-5};
+        c.config.machine = (muon_machine){400e12, 300e9, 40e9, 8, 1e-5, 0};
         c.config.wire = MUON_BF16;
         muon_plan *plan = planned_make(&c);
         muon_prediction p = planned_predict(plan);

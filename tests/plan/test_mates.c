@@ -71,16 +71,19 @@ TEST(results_are_direct_where_that_is_as_fast)
         muon_path path;
         int passed;
     } steps[] = {
-        {{8, 1, 1, 1}, {1e15, 1e12, 1e8, 4, 0}, MUON_PATH_PIPELINE, 1},
-        {{4, 2, 1, 1}, {1e15, 1e12, 1e8, 4, 0}, MUON_PATH_PIPELINE, 1},
-        {{2, 4, 1, 1}, {1e15, 1e12, 1e8, 4, 0}, MUON_PATH_PIPELINE, 0}, /* one replica on a node */
-        {{1, 8, 1, 1}, {1e15, 1e12, 1e8, 4, 0}, MUON_PATH_PIPELINE, 0}, /* no replicas */
-        {{8, 1, 1, 1}, {1e15, 1e12, 1e8, 8, 0}, MUON_PATH_PIPELINE, 0}, /* one node */
-        {{8, 1, 1, 1}, {1e15, 1e12, 1e8, 1, 0}, MUON_PATH_PIPELINE, 0}, /* nodes of one rank */
-        {{8, 1, 1, 1}, {1e15, 1e8, 1e8, 4, 0}, MUON_PATH_PIPELINE, 0},  /* the same rate */
-        {{8, 1, 1, 1}, {1e15, 1e12, 1e8, 4, 1e3}, MUON_PATH_PIPELINE, 0}, /* slow to begin */
-        {{8, 1, 1, 1}, {1e8, 1e12, 1e8, 4, 0}, MUON_PATH_PIPELINE, 0},    /* work hides it */
-        {{8, 1, 1, 1}, {1e15, 1e12, 1e8, 4, 0}, MUON_PATH_REFERENCE, 0},  /* no owners */
+        {{8, 1, 1, 1}, {1e15, 1e12, 1e8, 4, 0, 0}, MUON_PATH_PIPELINE, 1},
+        {{4, 2, 1, 1}, {1e15, 1e12, 1e8, 4, 0, 0}, MUON_PATH_PIPELINE, 1},
+        {{2, 4, 1, 1},
+         {1e15, 1e12, 1e8, 4, 0, 0},
+         MUON_PATH_PIPELINE,
+         0}, /* one replica on a node */
+        {{1, 8, 1, 1}, {1e15, 1e12, 1e8, 4, 0, 0}, MUON_PATH_PIPELINE, 0},   /* no replicas */
+        {{8, 1, 1, 1}, {1e15, 1e12, 1e8, 8, 0, 0}, MUON_PATH_PIPELINE, 0},   /* one node */
+        {{8, 1, 1, 1}, {1e15, 1e12, 1e8, 1, 0, 0}, MUON_PATH_PIPELINE, 0},   /* nodes of one rank */
+        {{8, 1, 1, 1}, {1e15, 1e8, 1e8, 4, 0, 0}, MUON_PATH_PIPELINE, 0},    /* the same rate */
+        {{8, 1, 1, 1}, {1e15, 1e12, 1e8, 4, 1e3, 0}, MUON_PATH_PIPELINE, 0}, /* slow to begin */
+        {{8, 1, 1, 1}, {1e8, 1e12, 1e8, 4, 0, 0}, MUON_PATH_PIPELINE, 0},    /* work hides it */
+        {{8, 1, 1, 1}, {1e15, 1e12, 1e8, 4, 0, 0}, MUON_PATH_REFERENCE, 0},  /* no owners */
     };
     for (size_t i = 0; i < COUNT(steps); i++) {
         planned c;

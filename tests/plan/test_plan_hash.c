@@ -173,6 +173,7 @@ static void set_ranges(model *m, int param, const muon_range *ranges)
     X(m->config.nranks = 9)                                                                        \
     X(m->config.machine.flops = 2e12)                                                              \
     X(m->config.machine.node_bandwidth = 30e9)                                                     \
+    X(m->config.machine.processor_bandwidth = 1e9)                                                 \
     X(m->config.machine.bandwidth = 7e9)                                                           \
     X(m->config.machine.ranks_per_node = 4)                                                        \
     X(m->config.path = MUON_PATH_REFERENCE)                                                        \

@@ -23,8 +23,8 @@ static void pick_mesh(planned *c)
 /* The two profiles of muonctl plan, with nodes of 1, 2, 4 or 8 ranks. */
 static void pick_machine(planned *c)
 {
-    static const muon_machine machines[] = {{1.5e12, 20e9, 6e9, 8, 1e-5},
-                                            {400e12, 300e9, 40e9, 8, 1e-5}};
+    static const muon_machine machines[] = {{1.5e12, 20e9, 6e9, 8, 1e-5, 0},
+                                            {400e12, 300e9, 40e9, 8, 1e-5, 0}};
     int gpu = pick(2);
     c->config.machine = machines[gpu];
     c->config.machine.ranks_per_node = 1 << pick(4);

@@ -287,7 +287,7 @@ TEST(teams_spread_over_nodes)
     planned_init(&c, 1, 128, 1, 1);
     for (int layer = 0; layer < 12; layer++)
         planned_add(&c, &(tensor_kind){"w", 1, 1, 4096, 4096}, layer);
-    c.config.machine = (muon_machine){400e12, 300e9, 40e9, 8, 1e-5};
+    c.config.machine = (muon_machine){400e12, 300e9, 40e9, 8, 1e-5, 0};
     c.config.team_max = 4;
     muon_plan *plan = NULL;
     predict(&c, &plan);
@@ -314,7 +314,7 @@ TEST(large_strips_of_a_rank_are_in_different_waves)
     for (int layer = 0; layer < 126; layer++)
         for (size_t k = 0; k < COUNT(llama_405b); k++)
             planned_add(&c, &llama_405b[k], layer);
-    c.config.machine = (muon_machine){400e12, 300e9, 40e9, 8, 1e-5};
+    c.config.machine = (muon_machine){400e12, 300e9, 40e9, 8, 1e-5, 0};
     c.config.wire = MUON_BF16;
     muon_plan *plan = NULL;
     predict(&c, &plan);

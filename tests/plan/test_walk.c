@@ -17,7 +17,7 @@ typedef struct world {
 static void make(world *w, size_t nwaves)
 {
     *w = (world){.plan = {.nranks = RANKS, .nwaves = nwaves}};
-    w->plan.config.machine = (muon_machine){1, 10, 1, 2, 0};
+    w->plan.config.machine = (muon_machine){1, 10, 1, 2, 0, 0};
     w->t = (traffic){.nranks = RANKS, .nwaves = nwaves, .of = w->of};
 }
 
@@ -26,22 +26,25 @@ static wave_traffic *at(world *w, size_t rank, size_t wave)
     return &w->of[rank * w->t.nwaves + wave];
 }
 
+static int64_t near(size_t from, size_t to, int64_t bytes)
+{
+    return from / 2 == to / 2 ? bytes : 0;
+}
+
 static void gather(world *w, size_t wave, size_t from, size_t to, int64_t bytes)
 {
-    int64_t near = from / 2 == to / 2 ? bytes : 0;
     at(w, from, wave)->gather_sent += bytes;
-    at(w, from, wave)->gather_sent_near += near;
+    at(w, from, wave)->gather_sent_near += near(from, to, bytes);
     at(w, to, wave)->gather_received += bytes;
-    at(w, to, wave)->gather_received_near += near;
+    at(w, to, wave)->gather_received_near += near(from, to, bytes);
 }
 
 static void scatter(world *w, size_t wave, size_t from, size_t to, int64_t bytes)
 {
-    int64_t near = from / 2 == to / 2 ? bytes : 0;
     at(w, from, wave)->scatter_sent += bytes;
-    at(w, from, wave)->scatter_sent_near += near;
+    at(w, from, wave)->scatter_sent_near += near(from, to, bytes);
     at(w, to, wave)->scatter_received += bytes;
-    at(w, to, wave)->scatter_received_near += near;
+    at(w, to, wave)->scatter_received_near += near(from, to, bytes);
 }
 
 static void check(const world *w, int in_flight, const double *want)
@@ -109,6 +112,18 @@ TEST(a_rank_that_is_late_holds_up_others_only_with_few_waves_in_flight)
     assert_true(seconds[2] < 41 + 8);
 }
 
+/* 2 bytes a second: rank 0 spends 2 seconds on each gather and 3 on each scatter. */
+TEST(messages_take_the_time_of_a_processor_that_works)
+{
+    world w;
+    make_three(&w);
+    w.plan.config.machine.processor_bandwidth = 2;
+    double seconds[RANKS];
+    assert_ok(muon__walk(seconds, &w.t, &w.plan, muon__rings_of_depth(&w.plan, 3)));
+    /* It waits for the first gather and the last scatter anyway: one gather and two scatters are left. */
+    if (fabs(seconds[0] - (4 + 3 * 10 + 6 + 2 + 2 * 3)) > 1e-9) fail_msg("%g s", seconds[0]);
+}
+
 TEST(members_of_a_team_begin_together)
 {
     planned c;
@@ -117,7 +132,7 @@ TEST(members_of_a_team_begin_together)
     c.config.team_min = c.config.team_max = 4;
     muon_plan *plan = planned_make(&c);
     assert_int_equal(plan->nteams, 1);
-    plan->config.machine = (muon_machine){1, 10, 1, 2, 0};
+    plan->config.machine = (muon_machine){1, 10, 1, 2, 0, 0};
     world w;
     make(&w, 1);
     gather(&w, 0, 0, 3, 9);

@@ -8,8 +8,11 @@
  * such messages in the wave had a part in it, and what comes from the same node as if every rank of the
  * node had. For tensors that are cut over all ranks that is so.
  *
- * Not modelled: messages of a wave that arrive one by one, contention inside the network, the processor time
- * of messages, the passes over momentum and weights. */
+ * What messages cost the processor is charged when they start; a rank that waits for them anyway loses
+ * nothing by it.
+ *
+ * Not modelled: messages of a wave that arrive one by one, contention inside the network, the time of the
+ * passes over momentum and weights. */
 #include "plan/route/walk.h"
 
 #include "base/memory.h"
@@ -88,14 +91,19 @@ static double receive(walker *k, size_t rank, const sending *far, int64_t bytes,
     if (bytes == 0) return 0;
     sending from = NOBODY;
     if (near > 0) from = *node_of(k, rank);
-    if (bytes > near)
-        from = (sending){fmin(from.first, far->first), fmax(from.last, far->last)};
+    if (bytes > near) from = (sending){fmin(from.first, far->first), fmax(from.last, far->last)};
     if (from.first == HUGE_VAL) from = (sending){0, 0}; /* a relay's: its senders are not counted */
     k->in[rank] = fmax(k->in[rank], from.first) + seconds_of(k->m, bytes, near);
     return fmax(k->in[rank], from.last);
 }
 
 /* ---- The stages of a wave, for all ranks */
+
+/* Seconds of a rank's processor, which sends and receives so many bytes beside its work. */
+static double cost_of(const walker *k, int64_t bytes)
+{
+    return k->m->processor_bandwidth > 0 ? (double)bytes / k->m->processor_bandwidth : 0;
+}
 
 static void begin(walker *k, size_t wave)
 {
@@ -113,6 +121,7 @@ static void begin(walker *k, size_t wave)
                                at->gather_received_near + at->gather_relayed);
         k->gathered[r * nwaves + wave] =
             at->gather_received ? there + hop(k->m, at->gather_relayed) : 0;
+        k->now[r] += cost_of(k, at->gather_sent + at->gather_received + 2 * at->gather_relayed);
     }
 }
 
@@ -149,6 +158,8 @@ static void compute(walker *k, size_t wave)
         double there = receive(k, r, &far, at->scatter_received + at->scatter_relayed,
                                at->scatter_received_near);
         k->returned[r * nwaves + wave] = there + hop(k->m, at->scatter_passed);
+        k->now[r] += cost_of(k, at->scatter_sent + at->scatter_received + at->scatter_relayed +
+                                    at->scatter_passed);
     }
 }
 
