@@ -165,19 +165,3 @@ void muon__shares_destroy(shares *s)
     free(s->list);
     free(s->patches);
 }
-
-int muon__shares_sole_holder(const muon_plan *plan, size_t item)
-{
-    const layout *l = plan->params[plan->items[item].param].layout;
-    box whole;
-    muon__item_box(&whole, plan, &plan->items[item]);
-    int sole = -1;
-    layout_walk walk;
-    size_t cell;
-    for (muon__layout_walk(&walk, l, &whole); muon__layout_next(&walk, &cell);) {
-        int holder = muon__layout_holder(l, cell, 0);
-        if (muon__layout_nholders(l, cell) > 1 || (sole >= 0 && holder != sole)) return -1;
-        sole = holder;
-    }
-    return sole;
-}

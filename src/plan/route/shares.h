@@ -41,9 +41,6 @@ typedef struct shares { /* of one item; zero it before the first use */
 muon_status muon__shares_find(shares *s, const muon_plan *plan, size_t item);
 void muon__shares_destroy(shares *s);
 
-/* The rank that alone holds the whole item, or -1. */
-int muon__shares_sole_holder(const muon_plan *plan, size_t item);
-
 /* Bytes of an element on the way to the owner; on the way back it is always f32. */
 static inline int64_t muon__wire_bytes(const muon_plan *plan)
 {

@@ -182,7 +182,6 @@ static muon_status make_for_ranks(muon_plan *plan, owners *o, const patterns *p)
     choose_small(plan, plan->threads, plan->wave_floats / plan->threads);
     if (budget > 0 && bytes + bytes_of(muon__scratch_floats(plan)) > budget)
         choose_small(plan, 1, 0);
-    plan->cost.workspace_bytes = bytes + bytes_of(muon__scratch_floats(plan));
     return MUON_OK;
 }
 
